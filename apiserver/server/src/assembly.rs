@@ -221,6 +221,7 @@ impl Ground {
             rbac: &access.rbac,
             authorizers: &access.authorizers,
             registry: &self.registry,
+            dialer: &self.dialer,
             webhooks: &webhooks,
             policies: &policies,
         };

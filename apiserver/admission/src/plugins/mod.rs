@@ -8,6 +8,7 @@ mod default_toleration_seconds;
 mod deny_service_external_ips;
 pub mod event_rate_limit;
 mod extended_resource_toleration;
+pub mod image_policy;
 mod limit_pod_hard_anti_affinity_topology;
 mod limit_ranger;
 mod namespace_auto_provision;
@@ -37,6 +38,7 @@ use crate::policies::{MutatingPolicies, Policies, ValidatingPolicies};
 use crate::webhooks::{MutatingWebhooks, ValidatingWebhooks, Webhooks};
 use default_classes::DefaultClass;
 use event_rate_limit::EventRateLimit;
+use image_policy::ImagePolicyWebhook;
 use machinery_meta::reader::ObjectReader;
 use namespace_auto_provision::NamespaceAutoProvision;
 pub use namespace_auto_provision::NamespaceProvisioner;
@@ -52,7 +54,7 @@ use std::sync::Arc;
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The names of all, as `--disable-admission-plugins` and `--enable-admission-plugins` take them, in running order.
-pub const NAMES: [&str; 33] = [
+pub const NAMES: [&str; 34] = [
     "AlwaysAdmit",
     "NamespaceAutoProvision",
     "NamespaceLifecycle",
@@ -63,6 +65,7 @@ pub const NAMES: [&str; 33] = [
     "NodeRestriction",
     "TaintNodesByCondition",
     "AlwaysPullImages",
+    "ImagePolicyWebhook",
     "PodSecurity",
     "PodNodeSelector",
     "Priority",
@@ -89,12 +92,13 @@ pub const NAMES: [&str; 33] = [
 ];
 
 /// Those that run only where they are enabled: upstream's, but for NodeRestriction and DenyServiceExternalIPs (decision 0044).
-pub const OFF_BY_DEFAULT: [&str; 11] = [
+pub const OFF_BY_DEFAULT: [&str; 12] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
     "EventRateLimit",
     "ExtendedResourceToleration",
+    "ImagePolicyWebhook",
     "LimitPodHardAntiAffinityTopology",
     "NamespaceAutoProvision",
     "NamespaceExists",
@@ -108,6 +112,8 @@ pub const OFF_BY_DEFAULT: [&str; 11] = [
 pub struct Parts {
     /// Absent where the plugin is not enabled: without a configuration there is none.
     pub event_rate_limit: Option<EventRateLimit>,
+    /// Absent likewise.
+    pub image_policy: Option<ImagePolicyWebhook>,
     pub pod_security: PodSecurity,
     pub quota: ResourceQuota,
     pub node_selectors: PodNodeSelectorConfiguration,
@@ -117,7 +123,8 @@ pub struct Parts {
     pub policies: Arc<Policies>,
 }
 
-/// Plugins in running order, those included that are off by default, but for `EventRateLimit` where it is not configured.
+/// Plugins in running order, those included that are off by default, but for `EventRateLimit` and `ImagePolicyWebhook` where they
+/// are not configured.
 pub fn all(
     reader: &Arc<dyn ObjectReader>,
     permissions: &Arc<dyn Permissions>,
@@ -135,12 +142,17 @@ pub fn all(
         Box::new(node_restriction::NodeRestriction::new(reader, permissions)),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
         Box::new(always_pull_images::AlwaysPullImages),
+    ];
+    let images = parts.image_policy;
+    all.extend(images.map(|own| -> Box<dyn Plugin> { Box::new(own) }));
+    let of_pods: [Box<dyn Plugin>; 5] = [
         Box::new(parts.pod_security),
         Box::new(PodNodeSelector::new(reader, parts.node_selectors)),
         Box::new(priority::Priority::new(reader)),
         Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),
         Box::new(PodTolerationRestriction::new(reader, parts.tolerations)),
     ];
+    all.extend(of_pods);
     let limit = parts.event_rate_limit;
     all.extend(limit.map(|own| -> Box<dyn Plugin> { Box::new(own) }));
     let rest: [Box<dyn Plugin>; 17] = [

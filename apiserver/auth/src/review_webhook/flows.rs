@@ -26,6 +26,11 @@ impl<'a> ReviewFlow<'a> {
         }
     }
 
+    /// Reviews that a user causes, whose share is that of all service accounts of its namespace where it is one.
+    pub fn of_account(user: &'a str) -> Self {
+        Self::of_user(share_of(user))
+    }
+
     /// Reviews of credentials that nothing is known of, by the client that shows them.
     pub fn of_stranger(client: &'a str) -> Self {
         Self {

@@ -65,6 +65,7 @@ pub struct ReviewWebhook {
     remote: Remote,
     dialer: Dialer,
     timeout: Duration,
+    first_pause: Duration,
     of_users: Turns,
     of_strangers: Turns,
     turned_away: TurnedAway,
@@ -125,9 +126,17 @@ impl ReviewWebhook {
             turned_away: TurnedAway::new(dialer.runtime()),
             dialer,
             timeout,
+            first_pause: FIRST_PAUSE,
             of_users: Turns::new(CallGate::new()),
             of_strangers: Turns::new(CallGate::of(MAX_CALLS_OF_STRANGERS)),
         })
+    }
+
+    /// The webhook with another pause before a call that failed is made again.
+    #[must_use]
+    pub fn with_first_pause(mut self, pause: Duration) -> Self {
+        self.first_pause = pause;
+        self
     }
 
     fn turns_of(&self, flow: ReviewFlow<'_>) -> &Turns {
@@ -181,7 +190,7 @@ impl ReviewWebhook {
     ) -> Result<Vec<u8>, ReviewCallError> {
         let runtime = self.dialer.runtime();
         let (mut in_line, mut time) = (LINE_TIMEOUT, REVIEW_TIMEOUT);
-        let (mut pause, mut failed) = (FIRST_PAUSE, ReviewCallError::Busy);
+        let (mut pause, mut failed) = (self.first_pause, ReviewCallError::Busy);
         for left in (0..STEPS).rev() {
             if time.is_zero() {
                 break;

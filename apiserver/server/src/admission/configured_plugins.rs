@@ -1,11 +1,13 @@
 //! The plugins of this server: those that are enabled, by their configurations.
 
 use super::Sources;
+use super::image_reviews::ImageReviews;
 use crate::admission_configuration::{AdmissionConfiguration, AdmissionConfigurationError};
 use crate::config::ServerConfig;
 use crate::metrics::PodSecurityMetrics;
 use apiserver_admission::permissions::{Permissions, Right};
 use apiserver_admission::plugins::event_rate_limit::{Configuration, EventRateLimit};
+use apiserver_admission::plugins::image_policy::{self, ImagePolicyWebhook};
 use apiserver_admission::plugins::pod_security::{self, PodSecurity, Recorder};
 use apiserver_admission::plugins::resource_quota::{self, ResourceQuota, UsageWriter};
 use apiserver_admission::plugins::{
@@ -14,12 +16,15 @@ use apiserver_admission::plugins::{
 use apiserver_admission::{AdmissionChain, AdmissionError, plugins};
 use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::{Attributes, AttributesTarget, AuthorizerChain, Busy};
+use apiserver_egress::Dialer;
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 use std::sync::Arc;
 
 const EVENT_RATE_LIMIT: &str = "EventRateLimit";
+
+const IMAGE_POLICY: &str = "ImagePolicyWebhook";
 
 const RESOURCE_QUOTA: &str = "ResourceQuota";
 
@@ -30,8 +35,9 @@ const POD_NODE_SELECTOR: &str = "PodNodeSelector";
 const POD_TOLERATION_RESTRICTION: &str = "PodTolerationRestriction";
 
 /// Plugins that take a configuration.
-const CONFIGURED: [&str; 5] = [
+const CONFIGURED: [&str; 6] = [
     EVENT_RATE_LIMIT,
+    IMAGE_POLICY,
     POD_NODE_SELECTOR,
     POD_SECURITY,
     POD_TOLERATION_RESTRICTION,
@@ -67,6 +73,7 @@ pub(super) fn chain(
     let standards = PodSecurity::new(reader, standards, recorder, clock);
     let parts = Parts {
         event_rate_limit: limit,
+        image_policy: image_policy(&read, config, sources.dialer, runtime)?,
         pod_security: standards,
         quota,
         node_selectors: node_selectors(&read, config)?,
@@ -213,4 +220,27 @@ fn event_rate_limit(
     let runtime = runtime.clone();
     let clock = Arc::new(move || runtime.monotonic());
     Ok(Some(EventRateLimit::new(&configuration, clock)))
+}
+
+/// The plugin ImagePolicyWebhook by its configuration, where it is enabled.
+fn image_policy(
+    read: &AdmissionConfiguration,
+    config: &ServerConfig,
+    dialer: &Dialer,
+    runtime: &Runtime,
+) -> Result<Option<ImagePolicyWebhook>, AdmissionConfigurationError> {
+    let plugin = IMAGE_POLICY;
+    if !is_enabled(config, plugin) {
+        return Ok(None);
+    }
+    let wrong = |why| AdmissionConfigurationError::Plugin { plugin, why };
+    let configuration = image_policy::Configuration::parse(read.of(plugin)?.as_ref()).map_err(wrong)?;
+    let reviews = ImageReviews::open(&configuration, dialer).map_err(|error| wrong(error.to_string()))?;
+    let own = runtime.clone();
+    let clock = Arc::new(move || own.monotonic());
+    Ok(Some(ImagePolicyWebhook::new(
+        configuration,
+        Arc::new(reviews),
+        clock,
+    )))
 }

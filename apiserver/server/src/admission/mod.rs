@@ -7,6 +7,7 @@
 
 mod configured_plugins;
 mod grants;
+mod image_reviews;
 mod refusals;
 
 use crate::account_weight;
@@ -26,6 +27,7 @@ use apiserver_admission::webhooks::Webhooks;
 use apiserver_admission::{AdmissionChain, Request};
 use apiserver_auth::authz::AuthorizerChain;
 use apiserver_auth::authz::rbac::RbacAuthorizer;
+use apiserver_egress::Dialer;
 use apiserver_registry::{Admission, Attributes, Operation, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
 use grants::Grants;
@@ -52,6 +54,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) rbac: &'a Arc<RbacAuthorizer>,
     pub(crate) authorizers: &'a AuthorizerChain,
     pub(crate) registry: &'a Registry,
+    pub(crate) dialer: &'a Dialer,
     pub(crate) webhooks: &'a Arc<Webhooks>,
     pub(crate) policies: &'a Arc<Policies>,
     pub(crate) provisioner: &'a Arc<dyn NamespaceProvisioner>,

@@ -186,6 +186,7 @@ fn chain() -> AdmissionChain {
 pub(super) fn parts(reader: &Arc<dyn ObjectReader>, event_rate_limit: Option<EventRateLimit>) -> Parts {
     Parts {
         event_rate_limit,
+        image_policy: None,
         pod_security: pod_security(reader),
         quota: quota(reader),
         node_selectors: PodNodeSelectorConfiguration::default(),
@@ -386,7 +387,10 @@ fn rate_limit() -> EventRateLimit {
 fn plugins_have_the_names_that_flags_take() {
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    let parts = parts(&reader, Some(rate_limit()));
+    let parts = Parts {
+        image_policy: Some(image_policy::tests::unasked()),
+        ..parts(&reader, Some(rate_limit()))
+    };
     let all = all(&reader, &permissions, Arc::new(|| 0), parts);
     let names: Vec<&str> = all.iter().map(|plugin| plugin.name()).collect();
     assert_eq!(names, super::NAMES);
@@ -398,13 +402,16 @@ fn plugin_steps_are_upstreams() {
     let (admit, validate) = (&[Step::Admit][..], &[Step::Validate][..]);
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
-        both, admit, admit, validate, validate, both, both, admit, admit, both, validate, both, both, admit,
-        both, validate, admit, admit, admit, validate, validate, both, admit, validate, admit, validate,
-        validate, admit, admit, validate, validate, validate, both,
+        both, admit, admit, validate, validate, both, both, admit, admit, both, validate, validate, both,
+        both, admit, both, validate, admit, admit, admit, validate, validate, both, admit, validate, admit,
+        validate, validate, admit, admit, validate, validate, validate, both,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
-    let parts = parts(&reader, Some(rate_limit()));
+    let parts = Parts {
+        image_policy: Some(image_policy::tests::unasked()),
+        ..parts(&reader, Some(rate_limit()))
+    };
     let plugins = all(&reader, &permissions, Arc::new(|| 0), parts);
     assert_eq!(plugins.len(), NAMES.len());
     for (plugin, expected) in plugins.iter().zip(expected) {
