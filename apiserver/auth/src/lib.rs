@@ -28,7 +28,7 @@ mod trusted;
 
 pub use review_webhook::{
     CallMade, KubeconfigError, REVIEW_CALL_TIMEOUT, ReviewCallError, ReviewFlow, ReviewWebhook,
-    webhook_remote,
+    webhook_credentials, webhook_remote,
 };
 
 #[cfg(test)]

@@ -28,7 +28,8 @@ pub use extensions::{
     ExtensionAnswer, ExtensionClient, ExtensionError, ExtensionTarget, FORWARDED_HOST, FORWARDED_PROTO,
 };
 pub use hooks::{
-    CallGate, HookCall, HookClient, HookError, HookPlace, HookTarget, TargetError, answer_message,
+    CallGate, CredentialsByHost, HookCall, HookClient, HookCredentials, HookError, HookPlace, HookTarget,
+    TargetError, answer_message,
 };
 pub use remote::{Remote, RemoteAccess, RemoteAnswer, RemoteError, RemoteOptions};
 pub use trust::{ClientIdentity, Trusted};

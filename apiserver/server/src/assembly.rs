@@ -1,7 +1,7 @@
 //! Registry, admission, authentication, authorization and endpoints, put together.
 
 use crate::account_keys::AccountKeys;
-use crate::admission::{ServerAdmission, Sources};
+use crate::admission::{ServerAdmission, Sources, configured_plugins};
 use crate::aggregation::Aggregation;
 use crate::authentication::Authentication;
 use crate::authenticators;
@@ -179,7 +179,7 @@ impl Ground {
     }
 
     /// Webhooks of admission, whose configurations are followed, and of conversion.
-    async fn webhooks(&self) -> Result<Arc<Webhooks>, ServerError> {
+    async fn webhooks(&self, config: &ServerConfig) -> Result<Arc<Webhooks>, ServerError> {
         let observer = WebhookMetrics::new(self.metrics.families())?;
         let addresses = Arc::new(WeakReader::new(&self.registry));
         let client = Arc::new(HookClient::new(self.dialer.clone(), addresses));
@@ -187,7 +187,8 @@ impl Ground {
         let conversions = Conversions::new(&client, &self.runtime, conversions);
         self.registry.convert_by(Arc::new(conversions));
         let webhooks = Webhooks::new(client, Arc::clone(&self.reader), self.runtime.clone(), observer);
-        let followed = crate::webhooks::start(&self.registry, &webhooks, &self.runtime).await;
+        let credentials = configured_plugins::webhook_credentials(config)?;
+        let followed = crate::webhooks::start(&self.registry, &webhooks, credentials, &self.runtime).await;
         followed.map_err(|error| step_failed("configurations of webhooks", &error))?;
         Ok(webhooks)
     }
@@ -209,7 +210,7 @@ impl Ground {
         access: &Access,
         doors: &SystemDoors,
     ) -> Result<ServerAdmission, ServerError> {
-        let (webhooks, policies) = (self.webhooks().await?, self.policies().await?);
+        let (webhooks, policies) = (self.webhooks(config).await?, self.policies().await?);
         let door = doors.door(SystemWriter::QuotaUsage);
         let usage = QuotaUsage::new(self.registry.clone(), door, self.runtime.clone());
         let door = doors.door(SystemWriter::NamespaceProvision);

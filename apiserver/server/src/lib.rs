@@ -73,6 +73,7 @@ mod tls_options;
 mod token_tracking;
 mod trust;
 mod unenforced;
+mod webhook_admission;
 mod webhook_memory;
 mod webhooks;
 

@@ -2,6 +2,7 @@
 
 use crate::followed::{self, Compiled};
 use apiserver_admission::webhooks::{ConfiguredWebhooks, Webhooks};
+use apiserver_egress::CredentialsByHost;
 use apiserver_registry::{Registry, RegistryError};
 use machinery_runtime::Runtime;
 use std::collections::BTreeMap;
@@ -17,17 +18,33 @@ enum Kind {
 struct Configurations {
     webhooks: Arc<Webhooks>,
     kind: Kind,
+    credentials: CredentialsByHost,
+}
+
+/// The server's credentials for webhooks, by the plugins that call them.
+#[derive(Debug, Default)]
+pub(crate) struct WebhookCredentials {
+    pub(crate) mutating: CredentialsByHost,
+    pub(crate) validating: CredentialsByHost,
 }
 
 /// Reads all configurations, then follows their changes in tasks of the runtime's scope.
 pub(crate) async fn start(
     registry: &Registry,
     webhooks: &Arc<Webhooks>,
+    credentials: WebhookCredentials,
     runtime: &Runtime,
 ) -> Result<(), RegistryError> {
-    for kind in [Kind::Mutating, Kind::Validating] {
-        let webhooks = Arc::clone(webhooks);
-        followed::start(registry, Configurations { webhooks, kind }, runtime).await?;
+    for (kind, credentials) in [
+        (Kind::Mutating, credentials.mutating),
+        (Kind::Validating, credentials.validating),
+    ] {
+        let followed = Configurations {
+            webhooks: Arc::clone(webhooks),
+            kind,
+            credentials,
+        };
+        followed::start(registry, followed, runtime).await?;
     }
     Ok(())
 }
@@ -44,7 +61,7 @@ impl Compiled for Configurations {
     }
 
     fn compile(&self, name: &str, json: &[u8]) -> Result<Arc<ConfiguredWebhooks>, serde_json::Error> {
-        ConfiguredWebhooks::compile(name, json).map(Arc::new)
+        ConfiguredWebhooks::compile(name, json, &self.credentials).map(Arc::new)
     }
 
     /// Webhooks are called in the order of their configurations' names.

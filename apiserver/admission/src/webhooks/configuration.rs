@@ -3,7 +3,7 @@
 use super::conditions;
 use crate::expressions::Expression;
 use crate::matching::{Constraints, Rule, is_equivalent, selector};
-use apiserver_egress::HookTarget;
+use apiserver_egress::{CredentialsByHost, HookTarget};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
 use machinery_runtime::LogThrottle;
 use serde::Deserialize;
@@ -61,11 +61,15 @@ pub struct Webhook {
 pub struct ConfiguredWebhooks(pub Vec<Arc<Webhook>>);
 
 impl ConfiguredWebhooks {
-    /// Compiles a configuration, given as JSON.
+    /// Compiles a configuration, given as JSON; its webhooks are shown the credentials for their addresses.
     ///
     /// # Errors
     /// The JSON is no configuration.
-    pub fn compile(name: &str, json: &[u8]) -> Result<Self, serde_json::Error> {
+    pub fn compile(
+        name: &str,
+        json: &[u8],
+        credentials: &CredentialsByHost,
+    ) -> Result<Self, serde_json::Error> {
         let written: Written = serde_json::from_slice(json)?;
         let mut seen: HashMap<String, usize> = HashMap::new();
         let webhooks = written.webhooks.unwrap_or_default().into_iter();
@@ -73,13 +77,18 @@ impl ConfiguredWebhooks {
             let nth = seen.entry(webhook.name.clone()).or_default();
             let id = format!("{name}/{}/{nth}", webhook.name);
             *nth += 1;
-            Arc::new(compiled(name, id, webhook))
+            Arc::new(compiled(name, id, webhook, credentials))
         });
         Ok(Self(all.collect()))
     }
 }
 
-fn compiled(configuration: &str, id: String, webhook: MutatingWebhook) -> Webhook {
+fn compiled(
+    configuration: &str,
+    id: String,
+    webhook: MutatingWebhook,
+    credentials: &CredentialsByHost,
+) -> Webhook {
     let reviews = webhook.admission_review_versions.iter();
     let mut known = reviews.filter_map(|version| match version.as_str() {
         "v1" => Some(ReviewVersion::V1),
@@ -107,13 +116,13 @@ fn compiled(configuration: &str, id: String, webhook: MutatingWebhook) -> Webhoo
         timeout: seconds.map(Duration::from_secs),
         review,
         wants_reinvocation: webhook.reinvocation_policy.as_deref() == Some("IfNeeded"),
-        target: target(&webhook.client_config),
+        target: target(&webhook.client_config, credentials),
         log: LogThrottle::default(),
         name: webhook.name,
     }
 }
 
-fn target(client: &WebhookClientConfig) -> Result<HookTarget, String> {
+fn target(client: &WebhookClientConfig, credentials: &CredentialsByHost) -> Result<HookTarget, String> {
     let bundle = client.ca_bundle.as_ref().map_or(&[][..], |own| &own.0);
     let target = match (&client.service, &client.url) {
         (Some(service), _) => {
@@ -129,5 +138,6 @@ fn target(client: &WebhookClientConfig) -> Result<HookTarget, String> {
         (None, Some(url)) => HookTarget::url_of(url, bundle),
         (None, None) => Err(apiserver_egress::TargetError::Missing),
     };
+    let target = target.and_then(|own| own.with_credentials(credentials, bundle));
     target.map_err(|error| error.to_string())
 }

@@ -13,7 +13,7 @@ pub(crate) mod tests;
 
 pub use flows::ReviewFlow;
 pub(crate) use flows::{SYSTEM, share_of};
-pub use kubeconfig::{KubeconfigError, webhook_remote};
+pub use kubeconfig::{KubeconfigError, webhook_credentials, webhook_remote};
 
 use apiserver_egress::Bytes;
 use apiserver_egress::{CallGate, Dialer, Remote, RemoteAnswer, RemoteError, TurnedAway, answer_message};

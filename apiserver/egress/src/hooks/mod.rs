@@ -8,6 +8,7 @@
 //! Bounded: calls under way by webhook and namespace ([`HookPlace`]), the bytes of an answer, and how many large answers are held at
 //! once, of a webhook and of all. Time is the caller's: a call that is dropped ends its connection.
 
+mod credentials;
 mod gate;
 mod status;
 mod target;
@@ -15,6 +16,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub use credentials::{CredentialsByHost, HookCredentials};
 pub use gate::{Gate as CallGate, HookPlace};
 pub use status::message as answer_message;
 pub use target::{HookTarget, TargetError};
@@ -121,10 +123,13 @@ impl HookClient {
 }
 
 fn request(call: &HookCall<'_>) -> Result<Request<Full<Bytes>>, http::Error> {
-    Request::post(call.target.path_and_query(call.query))
+    let request = Request::post(call.target.path_and_query(call.query))
         .header(http::header::HOST, call.target.authority())
         .header(http::header::CONTENT_TYPE, "application/json")
         .header(http::header::ACCEPT, "application/json, */*")
-        .header(http::header::USER_AGENT, "kube-apiserver-admission")
+        .header(http::header::USER_AGENT, "kube-apiserver-admission");
+    let headers = call.target.headers().iter();
+    headers
+        .fold(request, |request, (name, value)| request.header(name, value))
         .body(Full::new(call.body.clone()))
 }

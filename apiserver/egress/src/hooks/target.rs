@@ -1,12 +1,14 @@
 //! The address of one webhook.
 
+use super::credentials::CredentialsByHost;
 use super::gate::{Gate, HookPlace, LargeRoom};
 use crate::address::AllowedAddresses;
 use crate::dialer::{Destination, Security};
 use crate::pool::Pool;
 use crate::service;
-use crate::trust::{self, Trust};
+use crate::trust::{self, Trust, Trusted};
 use http::Uri;
+use http::header::{HeaderName, HeaderValue};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use machinery_meta::reader::ObjectReader;
@@ -27,6 +29,8 @@ pub enum TargetError {
     Url(String),
     #[error("unable to load root certificates: {0}")]
     Authorities(String),
+    #[error("{0}")]
+    Credentials(String),
 }
 
 /// The server that a call goes to.
@@ -52,6 +56,8 @@ pub struct HookTarget {
     path: String,
     server_name: ServerName<'static>,
     trust: Trust,
+    /// Of the server's credentials.
+    headers: Vec<(HeaderName, HeaderValue)>,
     gate: Gate,
     pool: Pool<Full<Bytes>>,
 }
@@ -114,9 +120,42 @@ impl HookTarget {
             trust: Trust::new(ca_bundle).map_err(TargetError::Authorities)?,
             place,
             authority,
+            headers: Vec::new(),
             gate: Gate::new(),
             pool: Pool::default(),
         })
+    }
+
+    /// The same webhook, which is shown the credentials for its address.
+    ///
+    /// # Errors
+    /// The credentials cannot be used, or the authorities are none.
+    pub fn with_credentials(
+        mut self,
+        all: &CredentialsByHost,
+        ca_bundle: &[u8],
+    ) -> Result<Self, TargetError> {
+        let own = all.of(&self.host_port()).map_err(TargetError::Credentials)?;
+        if let Some(identity) = &own.identity {
+            let trust = Trust::showing(Trusted::Bundle(ca_bundle), identity);
+            self.trust = trust.map_err(TargetError::Authorities)?;
+        }
+        self.headers = own.headers;
+        Ok(self)
+    }
+
+    /// Host and port, as users of credentials are named for them.
+    fn host_port(&self) -> String {
+        match &self.place {
+            Place::Url { port, .. } if !self.authority.ends_with(&format!(":{port}")) => {
+                format!("{}:{port}", self.authority)
+            }
+            _ => self.authority.clone(),
+        }
+    }
+
+    pub(super) fn headers(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.headers
     }
 
     /// Waits for the places of a call for a namespace (empty without one) with so many bytes of objects.

@@ -5,6 +5,8 @@ use super::image_reviews::ImageReviews;
 use crate::admission_configuration::{AdmissionConfiguration, AdmissionConfigurationError};
 use crate::config::ServerConfig;
 use crate::metrics::PodSecurityMetrics;
+use crate::webhook_admission;
+use crate::webhooks::WebhookCredentials;
 use apiserver_admission::permissions::{Permissions, Right};
 use apiserver_admission::plugins::event_rate_limit::{Configuration, EventRateLimit};
 use apiserver_admission::plugins::image_policy::{self, ImagePolicyWebhook};
@@ -16,7 +18,7 @@ use apiserver_admission::plugins::{
 use apiserver_admission::{AdmissionChain, AdmissionError, plugins};
 use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::{Attributes, AttributesTarget, AuthorizerChain, Busy};
-use apiserver_egress::Dialer;
+use apiserver_egress::{CredentialsByHost, Dialer};
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
@@ -34,14 +36,23 @@ const POD_NODE_SELECTOR: &str = "PodNodeSelector";
 
 const POD_TOLERATION_RESTRICTION: &str = "PodTolerationRestriction";
 
+const MUTATING_WEBHOOKS: &str = "MutatingAdmissionWebhook";
+const VALIDATING_WEBHOOKS: &str = "ValidatingAdmissionWebhook";
+const MUTATING_POLICIES: &str = "MutatingAdmissionPolicy";
+const VALIDATING_POLICIES: &str = "ValidatingAdmissionPolicy";
+
 /// Plugins that take a configuration.
-const CONFIGURED: [&str; 6] = [
+const CONFIGURED: [&str; 10] = [
     EVENT_RATE_LIMIT,
     IMAGE_POLICY,
+    MUTATING_POLICIES,
+    MUTATING_WEBHOOKS,
     POD_NODE_SELECTOR,
     POD_SECURITY,
     POD_TOLERATION_RESTRICTION,
     RESOURCE_QUOTA,
+    VALIDATING_POLICIES,
+    VALIDATING_WEBHOOKS,
 ];
 
 /// Plugins behind a feature gate that can be switched.
@@ -220,6 +231,30 @@ fn event_rate_limit(
     let runtime = runtime.clone();
     let clock = Arc::new(move || runtime.monotonic());
     Ok(Some(EventRateLimit::new(&configuration, clock)))
+}
+
+/// The credentials for webhooks of the plugins that are not disabled.
+pub(crate) fn webhook_credentials(
+    config: &ServerConfig,
+) -> Result<WebhookCredentials, AdmissionConfigurationError> {
+    let file = config.admission_control_config_file.as_deref();
+    let read = file
+        .map(AdmissionConfiguration::read)
+        .transpose()?
+        .unwrap_or_default();
+    for plugin in [MUTATING_POLICIES, VALIDATING_POLICIES] {
+        if !is_disabled(config, plugin) {
+            webhook_admission::check_policies(&read, plugin)?;
+        }
+    }
+    let of = |plugin| match is_disabled(config, plugin) {
+        true => Ok(CredentialsByHost::default()),
+        false => webhook_admission::credentials(&read, plugin),
+    };
+    Ok(WebhookCredentials {
+        mutating: of(MUTATING_WEBHOOKS)?,
+        validating: of(VALIDATING_WEBHOOKS)?,
+    })
 }
 
 /// The plugin ImagePolicyWebhook by its configuration, where it is enabled.

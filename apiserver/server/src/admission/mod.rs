@@ -5,7 +5,7 @@
 //! [`signers`](crate::signers) of certificates, [`parameters`](crate::parameters) of policies. [`refusals`] makes errors of the
 //! API of what they say.
 
-mod configured_plugins;
+pub(crate) mod configured_plugins;
 mod grants;
 mod image_reviews;
 mod refusals;

@@ -2,6 +2,7 @@
 
 use crate::webhooks::configuration::ConfiguredWebhooks;
 use crate::{AdmissionError, Equivalent, Host, Operation, Request};
+use apiserver_egress::CredentialsByHost;
 use async_trait::async_trait;
 use machinery_meta::reader::{ObjectReader, ReadFuture, ReadObject};
 use machinery_meta::{
@@ -88,7 +89,9 @@ pub(super) fn webhook(members: Value) -> Arc<crate::webhooks::Webhook> {
     let members = members.as_object().cloned().unwrap_or_default();
     own.as_object_mut().unwrap().extend(members);
     let text = json!({"webhooks": [own]}).to_string();
-    let mut all = ConfiguredWebhooks::compile("own", text.as_bytes()).unwrap().0;
+    let mut all = ConfiguredWebhooks::compile("own", text.as_bytes(), &CredentialsByHost::default())
+        .unwrap()
+        .0;
     all.remove(0)
 }
 

@@ -1,13 +1,16 @@
 //! The server, authorities and credentials of a kubeconfig's current context, as client-go reads them.
 
-use apiserver_egress::{ClientIdentity, Remote, RemoteAccess, RemoteError, RemoteOptions};
+use apiserver_egress::{
+    ClientIdentity, CredentialsByHost, HookCredentials, Remote, RemoteAccess, RemoteError, RemoteOptions,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderValue;
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use machinery_schema::{leaf, yaml_to_json};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,8 +90,51 @@ struct User {
     token_file: Option<PathBuf>,
     username: Option<String>,
     password: Option<String>,
+    #[serde(rename = "as")]
+    impersonate: Option<String>,
+    as_uid: Option<String>,
+    as_groups: Option<Vec<String>>,
+    as_user_extra: Option<BTreeMap<String, Vec<String>>>,
     exec: Option<serde::de::IgnoredAny>,
     auth_provider: Option<serde::de::IgnoredAny>,
+}
+
+impl User {
+    /// Headers of the user that the server acts for, as client-go writes them.
+    fn impersonation(&self) -> Result<Vec<(HeaderName, HeaderValue)>, KubeconfigError> {
+        let Some(name) = self.impersonate.as_ref().filter(|own| !own.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let mut texts = vec![("impersonate-user".to_owned(), name)];
+        let uid = self.as_uid.iter().filter(|own| !own.is_empty());
+        texts.extend(uid.map(|uid| ("impersonate-uid".to_owned(), uid)));
+        let groups = self.as_groups.iter().flatten();
+        texts.extend(groups.map(|group| ("impersonate-group".to_owned(), group)));
+        for (key, values) in self.as_user_extra.iter().flatten() {
+            let key = escaped(key);
+            texts.extend(
+                values
+                    .iter()
+                    .map(|value| (format!("impersonate-extra-{key}"), value)),
+            );
+        }
+        let header = |(name, value): (String, &String)| {
+            let name = HeaderName::try_from(name).ok()?;
+            Some((name, HeaderValue::from_str(value).ok()?))
+        };
+        let headers: Option<Vec<_>> = texts.into_iter().map(header).collect();
+        headers.ok_or_else(|| invalid("a user to act as cannot be in a header"))
+    }
+}
+
+/// A key in the name of a header: bytes that no token has are escaped, as client-go's `headerKeyEscape`.
+fn escaped(key: &str) -> String {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte);
+    let escape = |byte: u8| match is_token(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    key.bytes().map(escape).collect()
 }
 
 fn invalid(why: impl Into<String>) -> KubeconfigError {
@@ -159,6 +205,19 @@ impl Place<'_> {
             .map_err(|_| invalid("client certificate and key do not fit together"))
     }
 
+    fn credentials(&self, user: &User) -> Result<HookCredentials, KubeconfigError> {
+        if user.exec.is_some() || user.auth_provider.is_some() {
+            return Err(invalid("exec and auth-provider are not supported for webhooks"));
+        }
+        let mut headers = Vec::new();
+        headers.extend(self.authorization(user)?.map(|value| (AUTHORIZATION, value)));
+        headers.extend(user.impersonation()?);
+        Ok(HookCredentials {
+            identity: self.identity(user)?,
+            headers,
+        })
+    }
+
     fn authorization(&self, user: &User) -> Result<Option<HeaderValue>, KubeconfigError> {
         // The file goes before the token, as client-go has it.
         let token = match (&user.token, &user.token_file) {
@@ -193,14 +252,36 @@ pub fn webhook_remote(kubeconfig: &Path, timeout: Duration) -> Result<Remote, Ku
     remote(kubeconfig, &format!("timeout={}", leaf::write_duration(nanos)))
 }
 
-/// The server of the current context; `query` is added to its URL.
-fn remote(path: &Path, query: &str) -> Result<Remote, KubeconfigError> {
+fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     let text = read_file(path)?;
     // Problems of the form may quote the text, and that may hold a secret.
     let unreadable = || invalid(format!("{} cannot be read as a kubeconfig", path.display()));
     let json = yaml_to_json(&text).map_err(|_| unreadable())?;
-    let config: Kubeconfig = serde_json::from_str(&json).map_err(|_| unreadable())?;
-    let (cluster, user) = current(config)?;
+    serde_json::from_str(&json).map_err(|_| unreadable())
+}
+
+/// The users of a kubeconfig, as credentials for the webhooks at the addresses that are their names. Clusters and contexts
+/// beside the current one do not matter.
+///
+/// # Errors
+/// See [`KubeconfigError`].
+pub fn webhook_credentials(kubeconfig: &Path) -> Result<CredentialsByHost, KubeconfigError> {
+    let config = read(kubeconfig)?;
+    let place = Place(kubeconfig.parent().unwrap_or(Path::new(".")));
+    let users = config.users.unwrap_or_default().into_iter();
+    let users = users.map(|own| {
+        let credentials = place.credentials(&own.user);
+        (own.name, credentials.map_err(|error| error.to_string()))
+    });
+    let contexts = config.contexts.unwrap_or_default().into_iter();
+    let mut current = contexts.filter(|own| Some(&own.name) == config.current_context.as_ref());
+    let current = current.next().and_then(|own| own.context.user);
+    Ok(CredentialsByHost::new(users.collect(), current))
+}
+
+/// The server of the current context; `query` is added to its URL.
+fn remote(path: &Path, query: &str) -> Result<Remote, KubeconfigError> {
+    let (cluster, user) = current(read(path)?)?;
     if user.exec.is_some() || user.auth_provider.is_some() {
         return Err(invalid("exec and auth-provider are not supported for webhooks"));
     }
@@ -271,102 +352,4 @@ fn current(config: Kubeconfig) -> Result<(Cluster, User), KubeconfigError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: &str = "
-clusters:
-- name: hook
-  cluster: {server: 'https://hook.example/authn/', certificate-authority: ca.crt}
-users:
-- name: server
-  user: {token: a-secret}
-contexts:
-- name: webhook
-  context: {cluster: hook, user: server}
-current-context: webhook
-";
-
-    #[track_caller]
-    fn check(text: &str, expected: Result<&str, &str>) {
-        let folder = tempfile::tempdir().unwrap();
-        let ca = rcgen::generate_simple_self_signed(["hook.example".to_owned()]).unwrap();
-        std::fs::write(folder.path().join("ca.crt"), ca.cert.pem()).unwrap();
-        let path = folder.path().join("kubeconfig");
-        std::fs::write(&path, text).unwrap();
-        match (remote(&path, "timeout=30s"), expected) {
-            (Ok(remote), Ok(url)) => assert_eq!(remote.url(), url),
-            (Err(error), Err(why)) => {
-                let error = error.to_string();
-                assert!(error.contains(why), "{error}");
-                assert!(!error.contains("a-secret"), "{error}");
-            }
-            (found, _) => panic!("{found:?}"),
-        }
-    }
-
-    #[test]
-    fn kubeconfig_names_the_server_of_its_current_context() {
-        check(GOOD, Ok("https://hook.example/authn?timeout=30s"));
-        check(
-            &GOOD.replace("certificate-authority: ca.crt", "insecure-skip-tls-verify: true"),
-            Ok("https://hook.example/authn?timeout=30s"),
-        );
-        check(
-            &GOOD.replace("https://hook.example/authn/", "hook:80"),
-            Ok("https://hook:80/?timeout=30s"),
-        );
-        let plain = GOOD.replace(", certificate-authority: ca.crt", "");
-        check(
-            &plain.replace("https://hook.example/authn/", "hook:80"),
-            Ok("http://hook:80/?timeout=30s"),
-        );
-        check(
-            &plain.replace("https://hook.example/authn/", "hook:80/authn"),
-            Err("host must be a URL or a host:port pair"),
-        );
-        for (from, to, why) in [
-            ("current-context: webhook", "", "context \"\" does not exist"),
-            (
-                "cluster: hook,",
-                "cluster: other,",
-                "cluster \"other\" does not exist",
-            ),
-            ("user: server}", "user: other}", "user \"other\" does not exist"),
-            (
-                "server: 'https://hook.example/authn/', ",
-                "",
-                "no server found for cluster \"hook\"",
-            ),
-            ("ca.crt}", "missing}", "unable to read"),
-            (
-                "ca.crt}",
-                "ca.crt, insecure-skip-tls-verify: true}",
-                "insecure flag is not allowed",
-            ),
-            (
-                "token: a-secret",
-                "exec: {command: a-secret}",
-                "exec and auth-provider",
-            ),
-            (
-                "token: a-secret",
-                "client-certificate-data: YQ==",
-                "client-key-data or client-key",
-            ),
-            (
-                "token: a-secret",
-                "token: [a-secret]",
-                "cannot be read as a kubeconfig",
-            ),
-            (
-                "token: a-secret",
-                "token: \"a-secret\\n\"",
-                "cannot be in a header",
-            ),
-        ] {
-            assert!(GOOD.contains(from), "{from}");
-            check(&GOOD.replace(from, to), Err(why));
-        }
-    }
-}
+mod tests;
