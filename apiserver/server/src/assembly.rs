@@ -299,6 +299,7 @@ impl Ground {
             Arc::new(hooks),
             VersionInfo::default(),
             ListMemory::new(config.list_memory_bytes, config.answer_pace_interval),
+            config.min_request_timeout,
         );
         let unread_memory = UnreadMemoryCollector::new(endpoints.unread_memory())?;
         self.metrics.registry().register(Box::new(unread_memory))?;

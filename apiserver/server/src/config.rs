@@ -18,6 +18,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Upstream's.
+const MAX_GOAWAY_CHANCE: f64 = 0.02;
+
 /// Settings of one API server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -64,6 +67,10 @@ pub struct ServerConfig {
     pub max_mutating_requests_inflight: usize,
     /// Timeout of requests other than watches and streams.
     pub request_timeout: Duration,
+    /// A watch without `timeoutSeconds` ends after this time, or up to twice as long.
+    pub min_request_timeout: Duration,
+    /// Share of the requests of HTTP/2 after which their client is to open another connection.
+    pub goaway_chance: f64,
     /// Bytes of request bodies in memory, over all requests.
     pub body_memory_bytes: usize,
     /// Bytes of lists being made and sent, over all requests.
@@ -148,6 +155,8 @@ impl Default for ServerConfig {
             max_requests_inflight: 400,
             max_mutating_requests_inflight: 200,
             request_timeout: Duration::from_secs(60),
+            min_request_timeout: Duration::from_secs(1_800),
+            goaway_chance: 0.0,
             body_memory_bytes: 64 << 20,
             list_memory_bytes: 256 << 20,
             webhook_memory_bytes: 128 << 20,
@@ -246,6 +255,12 @@ impl ServerConfig {
         problems.extend(refused.map(|why| format!("--feature-gates: {why}")));
         if self.request_timeout.is_zero() {
             problems.push("--request-timeout must be above 0s: no request could be answered".to_owned());
+        }
+        if !(0.0..=MAX_GOAWAY_CHANCE).contains(&self.goaway_chance) {
+            let most = MAX_GOAWAY_CHANCE;
+            problems.push(format!(
+                "--goaway-chance can not be less than 0 or greater than {most}"
+            ));
         }
         if problems.is_empty() {
             Ok(())

@@ -61,6 +61,7 @@ impl ConnectionRequests {
         let ending = Ending {
             rest,
             http2,
+            goes_away: http2 && self.goes_away(),
             unread: self.unread.clone(),
             runtime: self.runtime.clone(),
             connection: Arc::clone(&self.connection),
@@ -69,6 +70,14 @@ impl ConnectionRequests {
             let answer = ending.of(answer.await).await;
             Ok(answer.map(|body| Answering::new(body, in_flight)))
         }
+    }
+
+    /// Reports whether the client is to open another connection after this request, by `--goaway-chance`.
+    fn goes_away(&self) -> bool {
+        let chance = self.front.core.config.goaway_chance;
+        #[expect(clippy::cast_precision_loss, reason = "a share")]
+        let share = self.runtime.random_u64() as f64 / u64::MAX as f64;
+        share < chance
     }
 
     /// The answer to a request that goes no further.
@@ -86,6 +95,8 @@ struct Ending {
     /// The rest of the body, where the client sends it without being asked.
     rest: Option<Rest>,
     http2: bool,
+    /// The connection takes no further requests.
+    goes_away: bool,
     unread: UnreadFlag,
     runtime: Runtime,
     connection: Arc<Connection>,
@@ -100,7 +111,8 @@ impl Ending {
             rest.read(&self.unread, &self.runtime).await;
         }
         // HTTP/2 has no such header: the connection is left with GOAWAY, as Go's server does it.
-        if self.http2 && answer.headers_mut().remove(header::CONNECTION).is_some() {
+        let closes = self.http2 && answer.headers_mut().remove(header::CONNECTION).is_some();
+        if closes || self.goes_away {
             self.connection.leave(self.runtime.monotonic());
         }
         if !self.http2 && answer.status() == StatusCode::PAYLOAD_TOO_LARGE {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use common::{Cluster, config, start_on, start_with};
 use gate::GatedStorage;
 use http::Request;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use machinery_runtime::{Runtime, TaskHandle};
@@ -316,4 +316,38 @@ async fn answer_to_a_body_that_is_too_large_has_the_phrase_of_go() {
         head.starts_with("http/1.1 413 request entity too large\r\n"),
         "{head}"
     );
+}
+
+/// Each answer has a chance of one in fifty to be the last of its connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn goaway_chance_ends_a_connection_in_use() {
+    let cluster = start_with(ServerConfig {
+        goaway_chance: 0.02,
+        ..config()
+    })
+    .await;
+    let (mut sender, _connection) = http2(&cluster, false).await;
+    let mut answered = 0;
+    while sender.ready().await.is_ok() {
+        let request = Request::get("https://test/version").body(Full::default());
+        let Ok(response) = sender.send_request(request.unwrap()).await else {
+            break;
+        };
+        assert_eq!(response.status(), 200);
+        response.into_body().collect().await.unwrap();
+        answered += 1;
+        assert!(answered < 10_000, "the connection goes on");
+    }
+    assert!(answered > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watch_without_a_timeout_ends_after_the_time_of_the_flag() {
+    let cluster = start_with(ServerConfig {
+        min_request_timeout: Duration::from_millis(10),
+        ..config()
+    })
+    .await;
+    let watch = "/api/v1/namespaces/default/configmaps?watch=true";
+    cluster.admin().get(watch).await.is(200);
 }

@@ -180,7 +180,7 @@ mod tests {
     fn drop_in_leaves_out_what_says_nothing_new() {
         let alone = "server --disable-agent --disable-scheduler --controllers=-*";
         check(
-            "kube-apiserver --profiling --watch-cache=false --storage-backend etcd3 --goaway-chance 0.001 --v 2 --event-ttl 2h",
+            "kube-apiserver --profiling --watch-cache=false --storage-backend etcd3 --max-connection-bytes-per-sec 0 --v 2 --event-ttl 2h",
             &format!("kube-apiserver {alone} --v 2 --event-ttl 2h --data-dir=/var/run/kubernetes/knarr"),
         );
         assert_eq!(

@@ -44,6 +44,7 @@ use futures::future::BoxFuture;
 use http::header::CONTENT_ENCODING;
 use http::{Method, Request, Response};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The API's handlers over one registry. Cheap to clone.
 #[derive(Clone)]
@@ -55,6 +56,7 @@ pub(crate) struct Inner {
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) version: VersionInfo,
     pub(crate) list_memory: ListMemory,
+    pub(crate) min_request_timeout: Duration,
     pub(crate) watch_throttle: Arc<watch_throttle::WatchThrottle>,
     pub(crate) unread_memory: Arc<UnreadMemory>,
     pub(crate) documents: SharedDocuments,
@@ -141,12 +143,14 @@ impl Call {
 }
 
 impl Endpoints {
+    /// A watch without `timeoutSeconds` ends after `min_request_timeout`, or up to twice as long.
     pub fn new(
         registry: Registry,
         admission: Arc<dyn Admission>,
         hooks: Arc<dyn Hooks>,
         version: VersionInfo,
         list_memory: ListMemory,
+        min_request_timeout: Duration,
     ) -> Self {
         let unread_memory = UnreadMemory::new(registry.runtime().clone(), Arc::clone(list_memory.waiting()));
         Self(Arc::new(Inner {
@@ -155,6 +159,7 @@ impl Endpoints {
             hooks,
             version,
             list_memory,
+            min_request_timeout,
             watch_throttle: Arc::default(),
             unread_memory,
             documents: SharedDocuments::default(),

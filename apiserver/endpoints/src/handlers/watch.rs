@@ -22,8 +22,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A watch without `timeoutSeconds` ends after this long, or up to twice as long.
-const MIN_WATCH: Duration = Duration::from_secs(30 * 60);
 /// Interval between bookmarks of a watch without events.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// The last bookmark comes this long before a watch ends, so that its client can go on from there.
@@ -56,7 +54,8 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
     let watcher = call.store.watch(&call.info.scope, &options).await?;
     let runtime = call.ctx.runtime.clone();
     let ended = ended(call.store.row.superseded.clone(), runtime.clone());
-    let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));
+    let timeout = options.timeout;
+    let timeout = timeout.unwrap_or_else(|| at_least(endpoints.min_request_timeout, &runtime));
     let now = runtime.monotonic();
     let (holding, body) = endpoints.unread_memory.join(&call.ctx);
     let shared = call.request.extensions().get::<SharedEvents>().cloned();
@@ -97,8 +96,11 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
     Ok(response.expect("headers are well formed"))
 }
 
-fn jitter(runtime: &Runtime) -> Duration {
-    Duration::from_secs(runtime.random_u64() % MIN_WATCH.as_secs())
+/// This time, or up to twice as long.
+fn at_least(time: Duration, runtime: &Runtime) -> Duration {
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    let share = runtime.random_u64() as f64 / u64::MAX as f64;
+    time.saturating_add(time.mul_f64(share))
 }
 
 fn next_bookmark(now: Duration, end: Duration) -> Duration {

@@ -130,6 +130,7 @@ impl Api {
             Arc::new(access.clone()),
             VersionInfo::default(),
             ListMemory::new(64 << 20, std::time::Duration::from_secs(5)),
+            std::time::Duration::from_secs(1_800),
         );
         Self {
             admission,

@@ -144,6 +144,12 @@ pub(crate) struct ServerArguments {
     /// Timeout of requests other than watches and streams (for example 1m0s)
     #[arg(long, value_parser = duration, default_value = "1m0s")]
     pub(crate) request_timeout: Duration,
+    /// Minimum number of seconds after which a watch without timeoutSeconds ends; up to twice as long
+    #[arg(long, default_value_t = 1_800, value_parser = clap::value_parser!(u64).range(..=31_536_000))]
+    pub(crate) min_request_timeout: u64,
+    /// Fraction of the requests of HTTP/2 after which a client is sent a GOAWAY, so that it connects again, to another server behind a load balancer maybe; 0.02 at most
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) goaway_chance: f64,
 }
 
 fn port_range(text: &str) -> Result<(u16, u16), String> {
@@ -191,6 +197,8 @@ impl ServerArguments {
             max_requests_inflight: self.max_requests_inflight,
             max_mutating_requests_inflight: self.max_mutating_requests_inflight,
             request_timeout: self.request_timeout,
+            min_request_timeout: Duration::from_secs(self.min_request_timeout),
+            goaway_chance: self.goaway_chance,
             flags: super::flags::shown(),
             ..ServerConfig::default()
         };
