@@ -150,47 +150,63 @@ impl<'s> Walk<'s> {
         place: SchemaPosition<'s>,
         depth: usize,
     ) -> Found {
-        let form = |value: Ref<'_>| match place.form(self.schema, value) {
-            // What is empty is a field of its own.
-            _ if value.is_empty() => ListForm::Leaf,
-            form => form,
-        };
-        let alone = |value: Ref<'_>| match form(value) {
-            ListForm::Map => self.members(before, after, place, depth),
-            ListForm::List => self.items(before, after, place, depth),
-            ListForm::Leaf => Found::default(),
-        };
+        let alone = |before, after| self.alone(before, after, place, depth);
         match (before, after) {
-            (Some(before), Some(after)) => match (form(before), form(after)) {
-                (ListForm::Map, ListForm::Map) => self.members(Some(before), Some(after), place, depth),
-                (ListForm::List, ListForm::List) => self.items(Some(before), Some(after), place, depth),
-                // One side is empty and the other one is taken apart: all of it came or went.
-                (ListForm::Leaf, ListForm::Map) if before.is_empty() => {
-                    self.members(None, Some(after), place, depth)
-                }
-                (ListForm::Leaf, ListForm::List) if before.is_empty() => {
-                    self.items(None, Some(after), place, depth)
-                }
-                (ListForm::Map, ListForm::Leaf) if after.is_empty() => {
-                    self.members(Some(before), None, place, depth)
-                }
-                (ListForm::List, ListForm::Leaf) if after.is_empty() => {
-                    self.items(Some(before), None, place, depth)
-                }
-                _ => Found {
-                    modified: differ(before, after),
-                    ..Found::default()
-                },
-            },
+            (Some(before), Some(after)) => self.both(before, after, place, depth),
             (None, Some(only)) => Found {
                 added: true,
-                ..alone(only)
+                ..alone(None, Some(only))
             },
             (Some(only), None) => Found {
                 removed: true,
-                ..alone(only)
+                ..alone(Some(only), None)
             },
             (None, None) => Found::default(),
+        }
+    }
+
+    fn form(&self, value: Ref<'_>, place: SchemaPosition<'s>) -> ListForm {
+        match place.form(self.schema, value) {
+            // What is empty is a field of its own.
+            _ if value.is_empty() => ListForm::Leaf,
+            form => form,
+        }
+    }
+
+    fn both(&self, before: Ref<'_>, after: Ref<'_>, place: SchemaPosition<'s>, depth: usize) -> Found {
+        match (self.form(before, place), self.form(after, place)) {
+            (ListForm::Map, ListForm::Map) => self.members(Some(before), Some(after), place, depth),
+            (ListForm::List, ListForm::List) => self.items(Some(before), Some(after), place, depth),
+            (ListForm::Leaf, ListForm::Leaf) => Found {
+                modified: differ(before, after),
+                ..Found::default()
+            },
+            // All below came or went. Null and an empty value of the same kind are no values of their own beside it; a
+            // value of another kind is: upstream compares by the form of each side (typed/compare.go `compare`).
+            _ => Found {
+                modified: !(before.is_null() || after.is_null() || before.kind() == after.kind()),
+                below: Comparison {
+                    removed: self.alone(Some(before), None, place, depth).below.removed,
+                    added: self.alone(None, Some(after), place, depth).below.added,
+                    modified: FieldSet::default(),
+                },
+                ..Found::default()
+            },
+        }
+    }
+
+    /// All below a value that is on one side only.
+    fn alone(
+        &self,
+        before: Option<Ref<'_>>,
+        after: Option<Ref<'_>>,
+        place: SchemaPosition<'s>,
+        depth: usize,
+    ) -> Found {
+        match before.or(after).map(|only| self.form(only, place)) {
+            Some(ListForm::Map) => self.members(before, after, place, depth),
+            Some(ListForm::List) => self.items(before, after, place, depth),
+            Some(ListForm::Leaf) | None => Found::default(),
         }
     }
 

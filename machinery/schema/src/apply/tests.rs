@@ -145,6 +145,42 @@ fn documents_are_compared() {
     );
 }
 
+/// Values of a field without a schema (`x-kubernetes-preserve-unknown-fields`), by structured-merge-diff's
+/// `typed/compare.go`: scalars and lists are leaves, maps are taken apart, null takes the other side's form.
+#[test]
+fn comparison_of_values_of_other_kinds() {
+    let below = r#"{"f:free":{"f:y":{}}}"#;
+    let own = r#"{"f:free":{}}"#;
+    let none = "{}";
+    for (before, after, expected) in [
+        ("1", "2", [none, own, none]),
+        ("1", r#"{"y":1}"#, [below, own, none]),
+        (r#"{"y":1}"#, "1", [none, own, below]),
+        ("1", "{}", [none, own, none]),
+        ("{}", "1", [none, own, none]),
+        ("1", "[1]", [none, own, none]),
+        ("[1]", "1", [none, own, none]),
+        ("[1]", r#"{"y":1}"#, [below, own, none]),
+        (r#"{"y":1}"#, "[1]", [none, own, below]),
+        ("[]", r#"{"y":1}"#, [below, own, none]),
+        (r#"{"y":1}"#, "[]", [none, own, below]),
+        ("[]", "{}", [none, own, none]),
+        ("null", r#"{"y":1}"#, [below, none, none]),
+        (r#"{"y":1}"#, "null", [none, none, below]),
+        ("{}", r#"{"y":1}"#, [below, none, none]),
+        (r#"{"y":1}"#, "{}", [none, none, below]),
+        ("null", "1", [none, own, none]),
+        ("1", "null", [none, own, none]),
+        ("null", "[1]", [none, own, none]),
+        ("[1]", "null", [none, own, none]),
+        ("null", "{}", [none, own, none]),
+        ("null", "null", [none, none, none]),
+    ] {
+        let [before, after] = [before, after].map(|value| format!(r#"{{"free":{value}}}"#));
+        check_comparison(&before, &after, expected);
+    }
+}
+
 #[test]
 fn fields_are_removed() {
     let fields = FieldSet::from_json(
