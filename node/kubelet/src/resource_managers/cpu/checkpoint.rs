@@ -9,12 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::policy::{Assignments, CpuTable};
 use super::set::CpuSet;
-use crate::resource_managers::go_checksum::{of_print, of_text};
+use crate::resource_managers::go_checksum::of_print;
+use crate::resource_managers::state_file::{self, ManagerData};
 use crate::saving::Checkpointed;
 
 const FILE: &str = "cpu_manager_state";
-/// A larger file is not read, and not written.
-const BYTES_MAX: u64 = 16 << 20;
 
 type Entries = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -38,19 +37,6 @@ pub(crate) struct Data {
     entries: Entries,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct File {
-    #[serde(flatten)]
-    second: Data,
-    #[serde(default)]
-    checksum: u64,
-    #[serde(default)]
-    data: String,
-    #[serde(default)]
-    data_checksum: u64,
-}
-
 impl CpuState {
     /// Nothing yet.
     pub(crate) fn new(policy: &'static str) -> Self {
@@ -66,19 +52,7 @@ impl CpuState {
     /// # Errors
     /// Upstream's sentence: it is damaged, or another policy's.
     pub(crate) fn load(folder: &Path, policy: &str) -> Result<Option<CpuTable>, String> {
-        let file = folder.join(FILE);
-        let read = match node_sys::fs::read_regular(&file, BYTES_MAX + 1) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => Err(error.to_string()),
-            Ok(bytes) => decode(&bytes).and_then(|data| data.table(policy)),
-        };
-        read.map(Some).map_err(|error| {
-            format!(
-                "could not restore state from checkpoint: {error}, please drain this node and delete the CPU manager \
-                 checkpoint file {:?} before restarting Kubelet",
-                file.display().to_string()
-            )
-        })
+        state_file::load(folder, |data: Data| data.table(policy))
     }
 }
 
@@ -105,44 +79,15 @@ impl Checkpointed for CpuState {
     }
 
     fn store(data: Data, folder: &Path) -> io::Result<()> {
-        let text = encode(data)?;
-        if text.len() as u64 > BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        node_sys::fs::write_durably(&folder.join(FILE), &text, 0o600)
+        state_file::store(&data, folder)
     }
 }
 
-fn encode(second: Data) -> io::Result<Vec<u8>> {
-    let data = serde_json::to_string(&second)?;
-    let file = File {
-        checksum: second.checksum().into(),
-        data_checksum: of_text(&data).into(),
-        second,
-        data,
-    };
-    Ok(serde_json::to_vec(&file)?)
-}
+impl ManagerData for Data {
+    const FILE: &'static str = FILE;
+    const MANAGER: &'static str = "CPU manager";
+    const VERSION: &'static str = "v4";
 
-fn decode(text: &[u8]) -> Result<Data, String> {
-    if text.len() as u64 > BYTES_MAX {
-        return Err("checkpoint is too large".to_owned());
-    }
-    let file: File = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    let corrupted = || "checkpoint is corrupted".to_owned();
-    if file.data.is_empty() && file.data_checksum == 0 {
-        // Upstream takes a file without a checksum, too: of its first format.
-        let is_whole = file.checksum == 0 || file.checksum == u64::from(file.second.checksum());
-        return is_whole.then_some(file.second).ok_or_else(corrupted);
-    }
-    if file.data_checksum != u64::from(of_text(&file.data)) {
-        return Err(format!("could not load v4 checkpoint: {}", corrupted()));
-    }
-    serde_json::from_str(&file.data)
-        .map_err(|error| format!("failed to deserialize cpu manager checkpoint data: {error}"))
-}
-
-impl Data {
     /// Checksum of the second version.
     fn checksum(&self) -> u32 {
         let pods = self.entries.iter().map(|(pod, containers)| {
@@ -161,7 +106,9 @@ impl Data {
             pods.join(" ")
         ))
     }
+}
 
+impl Data {
     fn table(self, policy: &str) -> Result<CpuTable, String> {
         if self.policy_name != policy {
             return Err(format!(

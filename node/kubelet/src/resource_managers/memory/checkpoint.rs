@@ -8,12 +8,11 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::table::{Blocks, Machine, MemoryTable, NodeMemory};
-use crate::resource_managers::go_checksum::{of_print, of_text};
+use crate::resource_managers::go_checksum::of_print;
+use crate::resource_managers::state_file::{self, ManagerData};
 use crate::saving::Checkpointed;
 
 const FILE: &str = "memory_manager_state";
-/// A larger file is not read, and not written.
-const BYTES_MAX: u64 = 16 << 20;
 
 /// Everything about memory that changes.
 #[derive(Debug, Clone)]
@@ -35,21 +34,6 @@ pub(crate) struct Data {
     entries: Blocks,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct File {
-    policy_name: String,
-    machine_state: Machine,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    entries: Blocks,
-    #[serde(default)]
-    checksum: u64,
-    #[serde(default)]
-    data: String,
-    #[serde(default)]
-    data_checksum: u64,
-}
-
 impl MemoryState {
     /// Nothing yet.
     pub(crate) fn new(policy: &'static str) -> Self {
@@ -65,19 +49,7 @@ impl MemoryState {
     /// # Errors
     /// Upstream's sentence: it is damaged, or another policy's.
     pub(crate) fn load(folder: &Path, policy: &str) -> Result<Option<MemoryTable>, String> {
-        let file = folder.join(FILE);
-        let read = match node_sys::fs::read_regular(&file, BYTES_MAX + 1) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => Err(error.to_string()),
-            Ok(bytes) => decode(&bytes).and_then(|data| data.table(policy)),
-        };
-        read.map(Some).map_err(|error| {
-            format!(
-                "could not restore state from checkpoint: {error}, please drain this node and delete the memory manager \
-                 checkpoint file {:?} before restarting Kubelet",
-                file.display().to_string()
-            )
-        })
+        state_file::load(folder, |data: Data| data.table(policy))
     }
 }
 
@@ -99,56 +71,22 @@ impl Checkpointed for MemoryState {
     }
 
     fn store(data: Data, folder: &Path) -> io::Result<()> {
-        let text = encode(data)?;
-        if text.len() as u64 > BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        node_sys::fs::write_durably(&folder.join(FILE), &text, 0o600)
+        state_file::store(&data, folder)
     }
 }
 
-fn encode(first: Data) -> io::Result<Vec<u8>> {
-    let data = serde_json::to_string(&first)?;
-    let file = File {
-        checksum: first.checksum().into(),
-        data_checksum: of_text(&data).into(),
-        policy_name: first.policy_name,
-        machine_state: first.machine_state,
-        entries: first.entries,
-        data,
-    };
-    Ok(serde_json::to_vec(&file)?)
-}
+impl ManagerData for Data {
+    const FILE: &'static str = FILE;
+    const MANAGER: &'static str = "memory manager";
+    const VERSION: &'static str = "v3";
 
-fn decode(text: &[u8]) -> Result<Data, String> {
-    if text.len() as u64 > BYTES_MAX {
-        return Err("checkpoint is too large".to_owned());
-    }
-    let file: File = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    let first = Data {
-        policy_name: file.policy_name,
-        machine_state: file.machine_state,
-        entries: file.entries,
-    };
-    let corrupted = || "checkpoint is corrupted".to_owned();
-    if file.data.is_empty() && file.data_checksum == 0 {
-        // Upstream takes a file without a checksum, too: of its first format.
-        let is_whole = file.checksum == 0 || file.checksum == u64::from(first.checksum());
-        return is_whole.then_some(first).ok_or_else(corrupted);
-    }
-    if file.data_checksum != u64::from(of_text(&file.data)) {
-        return Err(format!("could not load v3 checkpoint: {}", corrupted()));
-    }
-    serde_json::from_str(&file.data)
-        .map_err(|error| format!("failed to deserialize memory manager checkpoint data: {error}"))
-}
-
-impl Data {
     /// Checksum of the first version.
     fn checksum(&self) -> u32 {
         of_print(&self.print())
     }
+}
 
+impl Data {
     /// The first version as Go's `spew` prints it.
     fn print(&self) -> String {
         let nodes = self
