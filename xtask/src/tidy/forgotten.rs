@@ -1,5 +1,5 @@
 //! Steps of an addition that no compiler misses: a file that no module names, a file of a kind that its `KIND` does not call,
-//! a recipe that does not say what notices.
+//! a recipe that does not say what notices, a command of `cargo xtask` that the page for contributors lacks.
 
 use super::is_test;
 use std::collections::BTreeMap;
@@ -10,6 +10,8 @@ type Texts = BTreeMap<String, String>;
 
 const KINDS: &str = "apiserver/registry/src/kinds/";
 const RECIPES: &str = "docs/recipes/README.md";
+const COMMANDS: &str = "xtask/src/main.rs";
+const CONTRIBUTING: &str = "CONTRIBUTING.md";
 
 /// Files of a kind, and the calls of `KIND` of which one has to be there.
 const CALLS: [(&str, &[&str]); 3] = [
@@ -107,6 +109,21 @@ pub(super) fn recipes(texts: &Texts) -> Vec<String> {
         .collect()
 }
 
+/// Commands of `cargo xtask` that the page for contributors does not name.
+pub(super) fn commands(texts: &Texts) -> Vec<String> {
+    let main = texts.get(COMMANDS).map_or("", String::as_str);
+    let page = texts.get(CONTRIBUTING).map_or("", String::as_str);
+    let variants = main.lines().filter_map(|line| {
+        let line = line.trim().strip_suffix("::Arguments),")?;
+        Some(line.split_once('(')?.0.to_lowercase())
+    });
+    let lines = variants.map(|name| format!("`cargo xtask {name}"));
+    let missing = lines.filter(|line| !page.contains(line));
+    missing
+        .map(|line| format!("{CONTRIBUTING}: does not name {line}`"))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +174,16 @@ mod tests {
             (&shared, ""),
         ]));
         assert_eq!(found, [format!("{rules}: {silent} lacks .rules(")]);
+    }
+
+    #[test]
+    fn commands_that_contributors_do_not_find_are_found() {
+        let main = "enum Command {\n    /// Tests.\n    Test(test::Arguments),\n    Up(up::Arguments),\n}\n";
+        let found = commands(&texts(&[
+            (COMMANDS, main),
+            (CONTRIBUTING, "| `cargo xtask test --unit` |"),
+        ]));
+        assert_eq!(found, [format!("{CONTRIBUTING}: does not name `cargo xtask up`")]);
     }
 
     #[test]

@@ -51,6 +51,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     problems.extend(forgotten::modules(&texts));
     problems.extend(forgotten::kinds(&texts));
     problems.extend(forgotten::recipes(&texts));
+    problems.extend(forgotten::commands(&texts));
     problems.extend(pages::summary(&texts));
     problems.extend(files(&texts));
     let circles = circles::all(&texts);

@@ -102,8 +102,10 @@ fn first_words(line: &str) -> Option<&str> {
 const WORDS_OF_A_CHANGE: usize = 48;
 
 const SUMMARY: &str = "docs/SUMMARY.md";
+const FRONT: &str = "docs/README.md";
 
-/// Pages of `docs/` that the site's summary lacks or has twice. Decisions are in their index, from which the site takes them.
+/// Pages of `docs/` that the site's summary lacks or has twice, and those to which its front page does not lead. Decisions are in
+/// their index, from which the site takes them.
 pub(super) fn summary(texts: &Texts) -> Vec<String> {
     let summary = texts.get(SUMMARY).map_or("", String::as_str);
     let is_decision = |path: &str| path.starts_with(DECISIONS) && !path.ends_with("README.md");
@@ -112,9 +114,16 @@ pub(super) fn summary(texts: &Texts) -> Vec<String> {
         .filter_map(|path| Some((path, path.strip_prefix("docs/")?)))
         .filter(|(path, _)| path.ends_with(".md") && *path != SUMMARY && !is_decision(path));
     let count = |page: &str| targets(summary).filter(|target| *target == page).count();
+    let front = texts.get(FRONT).map_or("", String::as_str);
+    let led_to: BTreeSet<&str> = targets(front).collect();
+    let unled = pages
+        .clone()
+        .filter(|(path, page)| *path != FRONT && !led_to.contains(page))
+        .map(|(path, page)| format!("{FRONT}: no link leads to {path}, as `[title]({page})`"));
     pages
         .filter(|(_, page)| count(page) != 1)
         .map(|(path, page)| format!("{SUMMARY}: has not one line for {path}, as `- [Title]({page})`"))
+        .chain(unled)
         .collect()
 }
 
@@ -190,12 +199,15 @@ mod tests {
             ("docs/decisions/0001-a.md", ""),
             ("docs/r/README.md", ""),
             ("README.md", ""),
+            (FRONT, "[a](a.md) [b](b.md) [decisions](decisions/README.md)"),
         ];
         assert_eq!(
             super::summary(&texts(&files)),
             [
+                "docs/SUMMARY.md: has not one line for docs/README.md, as `- [Title](README.md)`",
                 "docs/SUMMARY.md: has not one line for docs/b.md, as `- [Title](b.md)`",
                 "docs/SUMMARY.md: has not one line for docs/r/README.md, as `- [Title](r/README.md)`",
+                "docs/README.md: no link leads to docs/r/README.md, as `[title](r/README.md)`",
             ]
         );
     }
