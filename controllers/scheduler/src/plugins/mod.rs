@@ -87,3 +87,27 @@ fn make(name: &str, args: &PluginArgs) -> Option<Arc<dyn Plugin>> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The plugin that is a part of the scheduler, though it has a point at which plugins of this folder act.
+    const PART: &str = "DefaultPreemption";
+
+    #[test]
+    fn plugins_of_the_default_profile_are_made_under_their_names() {
+        let profile = ProfileConfig::default();
+        for point in [
+            ExtensionPoint::PreEnqueue,
+            ExtensionPoint::PreFilter,
+            ExtensionPoint::Filter,
+            ExtensionPoint::Score,
+        ] {
+            for name in profile.plugins.at(point) {
+                let made = make(name, &profile.args).map(|plugin| plugin.name());
+                assert_eq!(made, (*name != PART).then_some(*name), "{name}");
+            }
+        }
+    }
+}
