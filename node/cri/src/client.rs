@@ -27,7 +27,7 @@ const ACT_TIMEOUT: Duration = Duration::from_secs(240);
 /// Pulling an image may take as long as the registry keeps sending.
 const PULL_TIMEOUT: Duration = Duration::from_secs(3600);
 /// An answer larger than this is refused. A node full of containers lists in about 2 MB.
-const ANSWER_BYTES_MAX: usize = 32 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// Called when a call has ended, with whether it failed.
 pub type CallEnd = Box<dyn FnOnce(bool) + Send>;

@@ -16,6 +16,7 @@ pub mod export;
 pub mod image_view;
 pub mod import;
 pub mod process;
+pub mod twins;
 
 pub use client::{CallEnd, CallObserver, CriClient, Transport};
 pub use error::CriError;

@@ -199,6 +199,11 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// Makes the files of its record, so that it starts on a full disk too.
+    pub fn reserve(&self) -> std::io::Result<()> {
+        OwnRecord::reserve(&self.pid_file)
+    }
+
     /// Starts it in a session of its own, so that no signal to our process group reaches it.
     pub fn start(&self) -> Result<ProcessIdentity, ExecError> {
         let failed = |source| ExecError::Start {

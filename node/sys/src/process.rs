@@ -198,13 +198,27 @@ pub(crate) struct OwnRecord {
 impl OwnRecord {
     pub(crate) fn prepare(pid_file: &Path) -> std::io::Result<Self> {
         let c_path = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(std::io::Error::other);
-        let mut spare = pid_file.to_path_buf().into_os_string();
-        spare.push(".tmp");
         Ok(Self {
-            spare: c_path(&PathBuf::from(spare))?,
+            spare: c_path(&Self::spare_of(pid_file))?,
             path: c_path(pid_file)?,
             boot_id: &BOOT_ID,
         })
+    }
+
+    fn spare_of(pid_file: &Path) -> PathBuf {
+        let mut spare = pid_file.to_path_buf().into_os_string();
+        spare.push(".tmp");
+        PathBuf::from(spare)
+    }
+
+    /// Makes the files where they are not there, naming nobody.
+    pub(crate) fn reserve(pid_file: &Path) -> std::io::Result<()> {
+        for path in [pid_file.to_path_buf(), Self::spare_of(pid_file)] {
+            if !path.try_exists()? {
+                std::fs::write(path, [b' '; RECORD_BYTES])?;
+            }
+        }
+        Ok(())
     }
 
     /// Called in the child: neither allocates nor takes a lock.

@@ -52,6 +52,15 @@ impl Supervised {
 
     /// Keeps it running for ever: whenever it has ended it is started again, after a pause if it had only just begun.
     pub async fn keep_running(self, runtime: Runtime) {
+        self.keep_repaired(runtime, |_| std::future::ready(())).await;
+    }
+
+    /// The same, where one that ended soon is repaired before it is started again; the repair gets the last line of its log.
+    pub async fn keep_repaired<Repair, Repaired>(self, runtime: Runtime, repair: Repair)
+    where
+        Repair: Fn(String) -> Repaired,
+        Repaired: Future<Output = ()>,
+    {
         let mut pause = PAUSE.0;
         loop {
             let began = runtime.monotonic();
@@ -73,6 +82,7 @@ impl Supervised {
                 pause = PAUSE.0;
                 continue;
             }
+            repair(last_line(&self.daemon.log).unwrap_or_default()).await;
             runtime.sleep(pause).await;
             pause = (pause * 2).min(PAUSE.1);
         }

@@ -47,8 +47,8 @@ spec:
 ";
 
 /// Pods and clients that run while something is killed.
-struct Running {
-    story: Kubectl,
+pub(crate) struct Running {
+    pub(crate) story: Kubectl,
     address: SocketAddr,
     before: BTreeMap<String, String>,
     /// Complaints of the asking pod from before the service had endpoints.
@@ -57,7 +57,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(cluster: &Cluster, name: &str) -> Self {
+    pub(crate) fn start(cluster: &Cluster, name: &str) -> Self {
         let story = cluster.namespace(name);
         story.feed(&["apply"], WORKLOAD);
         story.kubectl(&["rollout", "status", "deployment/web"]);
@@ -90,7 +90,7 @@ impl Running {
 
     /// Checks after the outage that everything was answered, names are still answered, and the same containers run.
     #[track_caller]
-    fn end(mut self, names: Names) {
+    pub(crate) fn end(mut self, names: Names) {
         let (well, _) = self.asked();
         self.story
             .until("more answers by name", || self.asked().0 > well + 3);
@@ -125,7 +125,7 @@ impl Drop for Running {
 
 /// Availability of name resolution during the outage.
 #[derive(PartialEq, Eq)]
-enum Names {
+pub(crate) enum Names {
     AllTheTime,
     Again,
 }
@@ -136,7 +136,7 @@ fn recorded(cluster: &Cluster, file: &str) -> ProcessIdentity {
 }
 
 pub(crate) const AGENT: &str = "agent.pid";
-const CONTAINERD: &str = "containerd/containerd.pid";
+pub(crate) const CONTAINERD: &str = "containerd/containerd.pid";
 
 /// kill -9, and until another has taken its place.
 pub(crate) fn kill_and_wait(cluster: &Cluster, file: &str) {
@@ -149,7 +149,7 @@ pub(crate) fn kill_and_wait(cluster: &Cluster, file: &str) {
 }
 
 /// New pods can be had, and talked to.
-fn works(story: &Kubectl) {
+pub(crate) fn works(story: &Kubectl) {
     let name = "after";
     let run = [
         "run",

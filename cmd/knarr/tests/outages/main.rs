@@ -12,6 +12,7 @@ mod devices;
 mod kills;
 mod networks;
 mod scheduling;
+mod twins;
 
 use std::process::ExitCode;
 use support::harness::{Pace, Scenario, run_with};
@@ -40,6 +41,10 @@ const SCENARIOS: &[Scenario] = &[
     (
         "a_killed_containerd_is_started_again",
         kills::a_killed_containerd_is_started_again,
+    ),
+    (
+        "two_records_of_one_name_do_not_keep_containerd_down",
+        twins::two_records_of_one_name_do_not_keep_containerd_down,
     ),
     (
         "a_flushed_ruleset_is_written_again",

@@ -33,6 +33,14 @@ impl ContainerdConfig {
         directory.join("config.toml")
     }
 
+    /// Content of the file of a containerd with the same records that serves no CRI, on another socket.
+    pub fn repair_toml(&self, socket: &Path) -> String {
+        let own = format!("address = {:?}", self.socket().display().to_string());
+        let other = format!("address = {:?}", socket.display().to_string());
+        let without = "disabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n";
+        format!("{without}{}", self.toml().replacen(&own, &other, 1))
+    }
+
     /// Its content, for containerd 1.6 and 1.7; the first passes over the interface of devices.
     pub fn toml(&self) -> String {
         let quoted = |path: &std::path::Path| format!("{:?}", path.display().to_string());

@@ -6,13 +6,15 @@ use std::time::Duration;
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, v1};
 use node_sys::exec::{Daemon, ExecError};
-use node_sys::supervise::Supervised;
+use node_sys::supervise::{Supervised, last_line};
 
 use super::config::ContainerdConfig;
 
 /// Time within which containerd answers: a second here; a cold disk may take longer.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// Pause before one that ended before it answered is started again.
+const START_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// containerd cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +44,8 @@ pub enum ContainerdError {
 /// Our containerd.
 #[derive(Debug, Clone)]
 pub struct Containerd {
-    runtime: Runtime,
-    config: ContainerdConfig,
+    pub(super) runtime: Runtime,
+    pub(super) config: ContainerdConfig,
 }
 
 /// The process, and how it is known again.
@@ -81,6 +83,7 @@ impl Containerd {
             config,
         };
         containerd.write_config()?;
+        containerd.end_repair().await;
         let running = containerd.supervised().ensure()?;
         // One that an agent started before this one may have been given no such score. Its own is also the lowest that
         // it gives a container (`restrict_oom_score_adj`).
@@ -103,7 +106,8 @@ impl Containerd {
         let write = || {
             std::fs::create_dir_all(&self.config.directory)?;
             std::fs::create_dir_all(&self.config.cni_conf_dir)?;
-            node_sys::fs::write_atomically(&path, self.config.toml().as_bytes(), 0o600)
+            node_sys::fs::write_atomically(&path, self.config.toml().as_bytes(), 0o600)?;
+            self.reserve_repair()
         };
         write().map_err(|source| ContainerdError::Write {
             path: path.clone(),
@@ -122,6 +126,12 @@ impl Containerd {
             {
                 return Ok(());
             }
+            if self.supervised().running().is_none() {
+                self.repair(last_line(&self.supervised().daemon.log).unwrap_or_default())
+                    .await;
+                self.runtime.sleep(START_AGAIN_AFTER).await;
+                self.supervised().ensure()?;
+            }
             if self.runtime.monotonic() > deadline {
                 return Err(ContainerdError::Silent {
                     socket: self.socket(),
@@ -134,6 +144,9 @@ impl Containerd {
 
     /// Starts it again whenever it has ended, for ever.
     pub async fn supervise(self) {
-        self.supervised().keep_running(self.runtime.clone()).await;
+        let repair = |said| self.repair(said);
+        self.supervised()
+            .keep_repaired(self.runtime.clone(), repair)
+            .await;
     }
 }

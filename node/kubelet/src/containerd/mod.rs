@@ -7,5 +7,6 @@
 
 pub mod config;
 pub mod instance;
+mod repair;
 
 pub use instance::{Containerd, ContainerdError};
