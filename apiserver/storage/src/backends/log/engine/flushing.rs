@@ -20,6 +20,9 @@ enum Flush {
     Publish(Pending, Option<u64>),
 }
 
+/// The state that follows, or a batch that cannot be written, which ends the engine.
+type Next = Result<Flush, (Pending, StorageError)>;
+
 impl Engine {
     /// Starts a flush unless one is under way.
     pub(super) fn flush(self: &Arc<Self>) {
@@ -50,38 +53,8 @@ impl Engine {
                 Some(batch) if batch.records == 0 => Ok(Flush::Publish(batch, None)),
                 Some(batch) => Ok(Flush::Write(batch)),
             },
-            Flush::Write(mut batch) => {
-                let written = self.appender.lock().write(
-                    &self.files,
-                    &mut batch.bytes,
-                    batch.records,
-                    batch.first_revision,
-                );
-                match written {
-                    Ok(written) => Ok(Flush::Sync(batch, written)),
-                    Err(error) if error.is_no_space() => {
-                        self.refuse(batch.groups);
-                        Ok(Flush::Begin)
-                    }
-                    Err(error) => Err((batch, error)),
-                }
-            }
-            Flush::Sync(batch, written) => {
-                let begun = self.runtime.monotonic();
-                let synced = self.appender.lock().sync(&self.files, &written);
-                self.syncs.add(self.runtime.monotonic().saturating_sub(begun));
-                match synced {
-                    Ok(()) => Ok(Flush::Publish(batch, Some(written.batch))),
-                    Err(error) if error.is_no_space() => match self.supersede(batch.first_revision) {
-                        Ok(()) => {
-                            self.refuse(batch.groups);
-                            Ok(Flush::Begin)
-                        }
-                        Err(error) => Err((batch, error)),
-                    },
-                    Err(error) => Err((batch, error)),
-                }
-            }
+            Flush::Write(batch) => self.write_batch(batch),
+            Flush::Sync(batch, written) => self.sync_batch(batch, &written),
             Flush::Publish(mut batch, number) => {
                 *buffer = std::mem::take(&mut batch.bytes);
                 self.publish(batch.groups, number);
@@ -98,6 +71,39 @@ impl Engine {
                 self.fatal(batch.groups, &error);
                 WorkerStep::Done
             }
+        }
+    }
+
+    fn write_batch(&self, mut batch: Pending) -> Next {
+        let (records, first) = (batch.records, batch.first_revision);
+        let mut appender = self.appender.lock();
+        let written = appender.write(&self.files, &mut batch.bytes, records, first);
+        drop(appender);
+        match written {
+            Ok(written) => Ok(Flush::Sync(batch, written)),
+            Err(error) if error.is_no_space() => {
+                self.refuse(batch.groups);
+                Ok(Flush::Begin)
+            }
+            Err(error) => Err((batch, error)),
+        }
+    }
+
+    fn sync_batch(&self, batch: Pending, written: &Written) -> Next {
+        let begun = self.runtime.monotonic();
+        let synced = self.appender.lock().sync(&self.files, written);
+        self.syncs.add(self.runtime.monotonic().saturating_sub(begun));
+        let superseded = match synced {
+            Ok(()) => return Ok(Flush::Publish(batch, Some(written.batch))),
+            Err(error) if error.is_no_space() => self.supersede(batch.first_revision),
+            Err(error) => Err(error),
+        };
+        match superseded {
+            Ok(()) => {
+                self.refuse(batch.groups);
+                Ok(Flush::Begin)
+            }
+            Err(error) => Err((batch, error)),
         }
     }
 
