@@ -1,5 +1,6 @@
 //! Validation of one device of a slice.
 
+use super::request_policy::request_policy;
 use crate::kinds::core::pod::validation::scheduling::node_selector;
 use crate::kinds::resource::Problems;
 use crate::kinds::resource::devices::known_effect;
@@ -155,8 +156,10 @@ fn capacities(errors: &mut Errors, path: &Path<'_>, device: Ref<'_>) {
     let shared = device.get("allowMultipleAllocations").and_then(Ref::as_bool) == Some(true);
     for (name, own) in device.get("capacity").into_iter().flat_map(Ref::entries) {
         qualified_name(errors, path, name, csi_driver_name);
-        if !shared && present(own, "requestPolicy").is_some() {
-            let at = path.key(name);
+        let at = path.key(name);
+        if shared {
+            request_policy(errors, &at.child("requestPolicy"), own);
+        } else if present(own, "requestPolicy").is_some() {
             errors.forbidden(
                 &at.child("requestPolicy"),
                 "allowMultipleAllocations must be true",

@@ -2,6 +2,7 @@
 
 mod columns;
 mod device;
+mod request_policy;
 mod validation;
 
 use crate::engine::kind::Kind;
