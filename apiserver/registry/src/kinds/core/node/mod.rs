@@ -1,6 +1,7 @@
 //! Node: registers with its status; afterwards the status is its agent's.
 
 mod columns;
+mod config_source;
 mod defaults;
 pub mod validation;
 
@@ -17,5 +18,7 @@ pub(crate) static KIND: Kind = Kind::of("", "nodes")
             .status(validation::validate_status),
     )
     .defaults(defaults::set)
+    .prepare_for_create(|_, node| config_source::drop(node))
+    .prepare_for_update(|_, _, node, old| config_source::drop_new(node, old))
     .columns(columns::cells)
     .selectable(|| vec![Selectable::with_absent("spec.unschedulable", "false")]);

@@ -2,6 +2,7 @@
 
 mod columns;
 mod defaults;
+mod topology;
 pub mod validation;
 
 use crate::engine::kind::Kind;
@@ -13,6 +14,8 @@ use machinery_schema::Tree;
 pub(crate) static KIND: Kind = Kind::of("discovery.k8s.io", "endpointslices")
     .traits(Traits::COUNTED)
     .rules(ValidationRules::create(validation::validate).update(validation::validate_update))
+    .prepare_for_create(|_, object| topology::drop(object))
+    .prepare_for_update(|_, _, object, old| topology::drop_of_changed(object, old))
     .spec_changed(spec_changed)
     .default_lines(&[defaults::LINES])
     .columns(columns::cells);
