@@ -76,7 +76,9 @@ fn copy(from: &Path, to: &Path, inside: &Path) -> Result<()> {
             if inside == Path::new("SUMMARY.md") {
                 text.push_str(&decisions(&from.join("decisions"))?);
             }
-            fs::write(target, without_links_out(&text, inside.components().count() - 1))?;
+            let is_summary = inside == Path::new("SUMMARY.md");
+            let page = without_links_out(&text, inside.components().count() - 1);
+            fs::write(target, if is_summary { page } else { with_indexes(&page) })?;
         } else {
             fs::copy(&path, target)?;
         }
@@ -127,6 +129,19 @@ fn without_links_out(text: &str, depth: usize) -> String {
     page
 }
 
+/// A page whose links to a `README.md` lead to the index of its folder, as which mdBook writes it.
+fn with_indexes(page: &str) -> String {
+    let mut parts = page.split("](");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (target, rest) = part.split_at(part.find(')').unwrap_or(0));
+        out.push_str("](");
+        out.push_str(&target.replace("README.md", "index.md"));
+        out.push_str(rest);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +157,13 @@ mod tests {
             "a page in a folder stays inside"
         );
         assert_eq!(without_links_out("[a](../../b) [", 1), "a [");
+    }
+
+    #[test]
+    fn docs_links_to_a_readme_lead_to_an_index() {
+        let page = "[a](README.md#x) [b](c/README.md), `README.md` (README.md) [d](e.md)";
+        let site = "[a](index.md#x) [b](c/index.md), `README.md` (README.md) [d](e.md)";
+        assert_eq!(with_indexes(page), site);
     }
 
     #[test]
