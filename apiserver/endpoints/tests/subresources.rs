@@ -253,6 +253,50 @@ fn eviction_spares_an_unhealthy_pod_that_became_ready_meanwhile() {
     });
 }
 
+/// Writers that are many enough that an eviction loses every attempt.
+const WRITERS: usize = 32;
+
+#[test]
+fn eviction_that_others_of_its_budget_outrun_is_a_conflict() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let api = Api::on_disk(runtime).await;
+        api.pod("p", true).await;
+        api.budget("b", json!({}), json!({"disruptionsAllowed":1})).await;
+        let status = format!("{BUDGETS}/b/status");
+        let writer = async |own: usize| {
+            for write in 0..8 {
+                let body = json!({"status":{"expectedPods":8 * own + write + 2}}).to_string();
+                api.ask(Method::PATCH, &status, (MERGE, JSON), body).await;
+            }
+        };
+        let writes = (0..WRITERS).map(writer);
+        let eviction =
+            json!({"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p"}}).to_string();
+        let path = format!("{NAMESPACE}/pods/p/eviction");
+        let evicting = api.ask(Method::POST, &path, (JSON, JSON), eviction);
+        let (_, evicted) = futures::join!(futures::future::join_all(writes), evicting);
+        let refused = evicted.json(409).unwrap();
+        assert_eq!(refused["reason"], "Conflict");
+        let pod = api.read(&format!("{NAMESPACE}/pods/p")).await;
+        assert!(pod["metadata"]["deletionTimestamp"].is_null());
+    });
+}
+
+#[tokio::test]
+async fn eviction_dry_runs_of_request_and_content_match() {
+    let api = Api::new(Runtime::real()).await;
+    api.pod("p", true).await;
+    let all = || json!({"dryRun":["All"]});
+    api.evict("p", "?dryRun=All", all(), 201).await;
+    let refused = api.evict("p", "?dryRun=All&dryRun=All", all(), 500).await;
+    assert_eq!(
+        refused["message"],
+        "Non-matching dry-run options in request and content: [All All] and [All]"
+    );
+}
+
 #[tokio::test]
 async fn eviction_refusals_are_upstreams() {
     let api = Api::new(Runtime::real()).await;

@@ -113,13 +113,9 @@ async fn take_one(
         ..UpdateOptions::default()
     };
     let door = eviction.disruption_budget()?;
-    match budgets.update(&call.ctx, target, &change, &options, door).await {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_conflict() => Err(RegistryError::Timeout(format!(
-            "couldn't update PodDisruptionBudget {name:?} due to conflicts"
-        ))),
-        Err(error) => Err(error),
-    }
+    // A conflict that outlives the attempts is the answer (upstream: `RetryOnConflict` returns the last one).
+    let written = budgets.update(&call.ctx, target, &change, &options, door);
+    written.await.map(drop)
 }
 
 /// One disruption less, and the pod's name among those that are to go.

@@ -5,6 +5,7 @@ use super::write::{status_answer, sub_body};
 use super::{Call, Endpoints};
 use crate::body::Body;
 use crate::params::RawDeleteOptions;
+use crate::request_info::Query;
 use crate::{params, status};
 use apiserver_registry::conditions::{Condition, set_condition};
 use apiserver_registry::options::{DeleteOptions, Preconditions, RevisionMatch, UpdateOptions};
@@ -48,6 +49,7 @@ pub(super) async fn evict(this: Endpoints, mut call: Call) -> Result<Response<Bo
         .mutate(&call.ctx, attributes, &mut object, None)
         .await?;
     check(&object, &call.info.name)?;
+    check_dry_runs(&call.query, &object)?;
     let mut delete = delete_options_of(&object)?;
     delete.dry_run |= options.dry_run;
     let eviction = Eviction {
@@ -84,14 +86,33 @@ fn check(eviction: &Tree, name: &str) -> Result<(), RegistryError> {
     })
 }
 
+/// Dry runs of request and content are the same where both say something (upstream's `propagateDryRun`).
+fn check_dry_runs(query: &Query, eviction: &Tree) -> Result<(), RegistryError> {
+    let asked: Vec<&str> = query.all("dryRun").collect();
+    let own: Vec<&str> = dry_runs(eviction).collect();
+    if own.is_empty() || asked.is_empty() || own == asked {
+        return Ok(());
+    }
+    Err(RegistryError::Unclassified(format!(
+        "Non-matching dry-run options in request and content: [{}] and [{}]",
+        asked.join(" "),
+        own.join(" ")
+    )))
+}
+
+fn dry_runs(eviction: &Tree) -> impl Iterator<Item = &str> {
+    let options = eviction.get("deleteOptions").into_iter();
+    options
+        .flat_map(|options| options.list("dryRun"))
+        .filter_map(Ref::as_str)
+}
+
+/// Options that are wrong are refused before anything changes; upstream finds them when the pod is deleted (registry/rest
+/// `BeforeDelete`), with the same answer, after the budget has counted the eviction.
 fn delete_options_of(eviction: &Tree) -> Result<DeleteOptions, RegistryError> {
     let text = |path: &[&str]| eviction.at(path).and_then(Ref::as_str).map(str::to_owned);
-    let dry_run = eviction
-        .get("deleteOptions")
-        .into_iter()
-        .flat_map(|options| options.list("dryRun"));
     RawDeleteOptions {
-        dry_run: dry_run.filter_map(Ref::as_str).map(str::to_owned).collect(),
+        dry_run: dry_runs(eviction).map(str::to_owned).collect(),
         grace_period_seconds: eviction
             .at(&["deleteOptions", "gracePeriodSeconds"])
             .and_then(Ref::as_i64),
