@@ -211,7 +211,7 @@ impl OwnRecord {
         PathBuf::from(spare)
     }
 
-    /// Makes the files where they are not there, naming nobody.
+    /// Makes the files where they are not there, without an identity.
     pub(crate) fn reserve(pid_file: &Path) -> std::io::Result<()> {
         for path in [pid_file.to_path_buf(), Self::spare_of(pid_file)] {
             if !path.try_exists()? {

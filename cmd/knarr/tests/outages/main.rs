@@ -47,6 +47,10 @@ const SCENARIOS: &[Scenario] = &[
         twins::two_records_of_one_name_do_not_keep_containerd_down,
     ),
     (
+        "a_record_without_a_sandbox_is_removed",
+        twins::a_record_without_a_sandbox_is_removed,
+    ),
+    (
         "a_flushed_ruleset_is_written_again",
         kills::a_flushed_ruleset_is_written_again,
     ),

@@ -2,7 +2,7 @@
 //!
 //! One that finds two records of one name ends at each start ([`node_cri::twins`]), and the node would be without pods for
 //! good. A second containerd, which serves no CRI and so takes no names, opens the same records, and the surplus ones are
-//! removed through it. Its socket is another one, so that nobody takes it for the first.
+//! removed through it. Its socket is another one, so that no agent takes it for the first.
 
 use std::path::PathBuf;
 use std::time::Duration;

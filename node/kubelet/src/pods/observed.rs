@@ -147,6 +147,14 @@ impl ObservedPod {
             .filter(|container| container.sandbox_id == sandbox_id)
     }
 
+    /// Containers whose sandbox is gone: of one that could not be made, a full disk leaves a record.
+    pub(crate) fn without_sandbox(&self) -> impl Iterator<Item = &ObservedContainer> {
+        self.containers.iter().filter(|container| {
+            let mut sandboxes = self.sandboxes.iter();
+            !sandboxes.any(|sandbox| sandbox.id == container.sandbox_id)
+        })
+    }
+
     /// The one before the newest of a name.
     pub(crate) fn previous(&self, name: &str) -> Option<&ObservedContainer> {
         self.containers

@@ -172,6 +172,12 @@ impl PodWorker {
     }
 
     async fn remove_everything(&self, observed: &ObservedPod) -> Result<(), node_cri::CriError> {
+        // The runtime removes those of a sandbox with it.
+        for container in observed.without_sandbox() {
+            let container_id = container.id.clone();
+            let request = node_cri::v1::RemoveContainerRequest { container_id };
+            self.context.control.cri.remove_container(request).await?;
+        }
         for sandbox in &observed.sandboxes {
             self.context.control.remove_sandbox(&sandbox.id).await?;
         }
