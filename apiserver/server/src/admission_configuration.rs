@@ -46,22 +46,17 @@ pub enum AdmissionConfigurationError {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Written {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
+    api_version: Option<String>,
+    kind: Option<String>,
     plugins: Option<Vec<Plugin>>,
 }
 
 #[derive(Deserialize)]
 struct Plugin {
-    name: String,
+    name: Option<String>,
     /// Relative to the file that names it.
-    #[serde(default)]
-    path: PathBuf,
+    path: Option<PathBuf>,
     /// Goes before the path.
-    #[serde(default)]
     configuration: Option<Value>,
 }
 
@@ -105,8 +100,9 @@ impl AdmissionConfiguration {
         };
         let written = read(path)?;
         let unknown = unknown_fields(&written);
-        let written = Written::deserialize(written).map_err(|error| form(error.to_string()))?;
-        let (kind, version) = (&*written.kind, &*written.api_version);
+        let written = Written::deserialize(&written).map_err(|error| form(error.to_string()))?;
+        let text = |own: Option<String>| own.unwrap_or_default();
+        let (kind, version) = (&*text(written.kind), &*text(written.api_version));
         if kind != KIND || !API_VERSIONS.contains(&version) {
             return Err(form(format!(
                 "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
@@ -122,16 +118,19 @@ impl AdmissionConfiguration {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut plugins = HashMap::new();
         for plugin in written.plugins.unwrap_or_default() {
+            let name = plugin.name.unwrap_or_default();
             // The first of a name counts.
-            if plugins.contains_key(&plugin.name) {
+            if plugins.contains_key(&name) {
                 continue;
             }
             let configuration = match plugin.configuration {
                 Some(configuration) => Source::Nested(configuration),
-                None if plugin.path.as_os_str().is_empty() => continue,
-                None => Source::File(folder.join(&plugin.path)),
+                None => match plugin.path {
+                    Some(path) if !path.as_os_str().is_empty() => Source::File(folder.join(path)),
+                    _ => continue,
+                },
             };
-            plugins.insert(plugin.name, configuration);
+            plugins.insert(name, configuration);
         }
         Ok(Self(plugins))
     }
@@ -180,6 +179,12 @@ mod tests {
         let read = AdmissionConfiguration(["EventRateLimit", "PodSecurity"].map(named).into());
         let unused: Vec<&str> = read.unused(&["EventRateLimit"]).collect();
         assert_eq!(unused, ["PodSecurity"]);
+    }
+
+    #[test]
+    fn admission_configuration_reads_null_as_absent() {
+        let null = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- {name: PodSecurity, path: , configuration: }\n- {name: , path: , configuration: }\n";
+        assert_eq!(read_text(null, &["PodSecurity"]), Ok(vec![None]));
     }
 
     #[test]

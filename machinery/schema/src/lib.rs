@@ -48,7 +48,7 @@ pub use table::{
     TypeId, Wire,
 };
 pub use tree::{Exceeded, Kind, Mut, Ref, Step, Tree, Value};
-pub use yaml::{decode_yaml, yaml_to_json};
+pub use yaml::{decode_yaml, without_nulls, yaml_to_json};
 
 /// Deeper nesting than this is refused in every format.
 pub const MAX_DEPTH: usize = 256;

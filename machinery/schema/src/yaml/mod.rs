@@ -24,6 +24,21 @@ pub fn decode_yaml(
     decode_json(schema, ty, yaml_to_json(input)?.as_bytes(), strictness)
 }
 
+/// The value without members that are null: Go's decoder leaves the field as it is, so that null is the same as absent.
+#[must_use]
+pub fn without_nulls(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::Object(members) => {
+            let members = members.into_iter().filter(|(_, member)| !member.is_null());
+            let members = members.map(|(name, member)| (name, without_nulls(member)));
+            Value::Object(members.collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}
+
 /// A document without a schema.
 #[derive(Debug)]
 pub struct Document {

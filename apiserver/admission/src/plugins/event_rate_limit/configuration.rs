@@ -1,6 +1,7 @@
 //! `Configuration` of `eventratelimit.admission.k8s.io/v1alpha1`.
 
 use machinery_meta::field::{FieldError, FieldPath};
+use machinery_schema::without_nulls;
 use serde::Deserialize;
 use serde_json::Value;
 use std::fmt;
@@ -111,7 +112,7 @@ impl Configuration {
                 api_version: text("apiVersion").to_owned(),
             });
         }
-        let written = Written::deserialize(written);
+        let written = Written::deserialize(without_nulls(written.clone()));
         let written = written.map_err(|error| ConfigurationError::Form(error.to_string()))?;
         Self::checked(written.limits)
     }

@@ -214,6 +214,10 @@ fn event_rate_limit_configuration_is_checked_as_upstreams() {
     let namespace = json!({"type": "Namespace", "burst": 10, "qps": 2, "cacheSize": 100});
     let source = json!({"type": "SourceAndObject", "burst": 25, "qps": 10, "cacheSize": 1000});
     check(json!([server]), Ok(1));
+    check(
+        json!([{"type": "Server", "burst": 5, "qps": 1, "cacheSize": null}]),
+        Ok(1),
+    );
     check(json!([namespace]), Ok(1));
     check(
         json!([{"type": "User", "burst": 10, "qps": 2, "cacheSize": 100}]),

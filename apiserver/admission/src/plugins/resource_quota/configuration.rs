@@ -1,5 +1,6 @@
 //! `ResourceQuotaConfiguration`: usage that is refused without a quota for it.
 
+use machinery_schema::without_nulls;
 use machinery_semantics::quota::{LimitedResource, ScopeSelector};
 use serde::Deserialize;
 use serde_json::Value;
@@ -69,8 +70,8 @@ impl Configuration {
                 api_version: api_version.to_owned(),
             });
         }
-        let written =
-            Written::deserialize(written).map_err(|error| ConfigurationError::Form(error.to_string()))?;
+        let written = Written::deserialize(without_nulls(written.clone()));
+        let written = written.map_err(|error| ConfigurationError::Form(error.to_string()))?;
         let resources = written.limited_resources.unwrap_or_default();
         let limited = resources.into_iter().enumerate().map(|(at, own)| own.checked(at));
         Ok(Self {

@@ -159,6 +159,10 @@ fn quota_configuration_is_read_as_upstreams() {
         "limitedResources": [{"apiGroup": "", "matchContains": ["x"]}]});
     let told = Configuration::parse(Some(&bare)).unwrap_err().to_string();
     assert_eq!(told, "limitedResources[0].resource: Required value");
+    let null = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration",
+        "limitedResources": [{"apiGroup": null, "resource": "pods", "matchContains": null,
+            "matchScopes": [{"scopeName": "PriorityClass", "operator": "Exists", "values": null}]}]});
+    assert_eq!(Configuration::parse(Some(&null)).unwrap().limited.len(), 1);
     assert!(Configuration::parse(Some(&json!({"kind": "Other"}))).is_err());
     assert_eq!(Configuration::parse(None), Ok(Configuration::default()));
 }

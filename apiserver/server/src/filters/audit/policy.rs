@@ -121,7 +121,7 @@ impl Policy {
         if !unknown.is_empty() {
             tracing::warn!(fields = %unknown.join(", "), "the audit policy has unknown fields, which are ignored");
         }
-        let policy: Self = serde_json::from_value(json)?;
+        let policy: Self = serde_json::from_value(machinery_schema::without_nulls(json))?;
         policy.check()?;
         Ok(policy)
     }
@@ -332,6 +332,15 @@ rules:
         let decision = policy.decide(Some(&user), &info);
         assert_eq!(decision.level, expected, "{path}");
         decision
+    }
+
+    #[test]
+    fn audit_policy_reads_null_as_absent() {
+        let null = "{apiVersion: audit.k8s.io/v1, kind: Policy, metadata: , omitStages: , omitManagedFields: , rules: [{level: Metadata, users: , userGroups: , verbs: , resources: [{group: , resources: , resourceNames: }], namespaces: , nonResourceURLs: , omitStages: , omitManagedFields: }]}";
+        let absent =
+            "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata, resources: [{}]}]}";
+        let [null, absent] = [null, absent].map(|text| Policy::parse(text.as_bytes()).unwrap());
+        assert_eq!(format!("{null:?}"), format!("{absent:?}"));
     }
 
     #[test]
