@@ -436,6 +436,7 @@ impl RawDeleteOptions {
                 resource_version: self.resource_version,
             },
             unreadable: self.ignore_store_read_error == Some(true),
+            of_collection: false,
         })
     }
 }

@@ -93,6 +93,27 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn policy_sees_no_name_where_a_collection_is_deleted() {
+    let world = World::new().await;
+    let checks = json!([{"expression": "request.operation != 'DELETE' || request.name == ''",
+        "messageExpression": "'deletes ' + request.name + ' of ' + oldObject.metadata.name"}]);
+    world
+        .enforce("p", json!({"validations": checks}), json!({}))
+        .await;
+    world.make("one", json!({})).await.is(201);
+    let admin = || world.0.admin();
+    let path = format!("{MAPS}/one");
+    let denied = admin().send(Method::DELETE, &path, Bytes::new()).await.is(422);
+    assert!(
+        message(&denied).ends_with("deletes one of one"),
+        "{}",
+        message(&denied)
+    );
+    admin().send(Method::DELETE, MAPS, Bytes::new()).await.is(200);
+    admin().get(&path).await.is(404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn policy_denies_with_its_message_and_reason() {
     let world = World::new().await;
     let checks = json!([

@@ -75,6 +75,7 @@ use apiserver_storage::{Expect, Op, Storage, Write};
 use async_trait::async_trait;
 use machinery_meta::{GroupVersionKind, GroupVersionResource};
 use machinery_schema::{Tree, apply_defaults};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The operation admission is asked about.
@@ -99,7 +100,7 @@ pub struct Attributes {
     pub namespace: String,
     /// Empty while a name is still to be generated.
     pub name: String,
-    /// The name stands in the request's address, as it does in all requests but a plain create.
+    /// The name stands in the request's address, as it does in all requests but a plain create and a delete of a collection.
     pub addressed: bool,
     pub dry_run: bool,
     pub options: OperationOptions,
@@ -295,7 +296,8 @@ impl<'a> Door<'a> {
         })
     }
 
-    /// Asks about the delete of an object.
+    /// Asks about the delete of an object. The chain sees the name of the request, and that of a collection has none
+    /// (upstream: `staticAdmissionAttrs` of endpoints/handlers/delete.go); the permit is for this object in any case.
     pub async fn delete(
         self,
         ctx: &RequestContext,
@@ -304,7 +306,15 @@ impl<'a> Door<'a> {
     ) -> Result<Admitted, RegistryError> {
         self.check(&attributes)?;
         if let DoorSource::Chain(chain) = self.0 {
-            chain.validate(ctx, &attributes, None, Some(old)).await?;
+            let unnamed = || Attributes {
+                name: String::new(),
+                ..attributes.clone()
+            };
+            let shown = match attributes.addressed {
+                true => Cow::Borrowed(&attributes),
+                false => Cow::Owned(unnamed()),
+            };
+            chain.validate(ctx, &shown, None, Some(old)).await?;
         }
         Ok(Admitted { attributes })
     }

@@ -96,4 +96,6 @@ pub struct DeleteOptions {
     /// The delete is of an object that cannot be read, and of no other
     /// (`ignoreStoreReadErrorWithClusterBreakingPotential`).
     pub unreadable: bool,
+    /// The object is one of a collection: the request names none.
+    pub of_collection: bool,
 }

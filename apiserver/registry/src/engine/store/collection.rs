@@ -24,6 +24,10 @@ impl Store {
         door: Door<'_>,
     ) -> Result<ListPage, RegistryError> {
         let page = self.list(scope, select).await?;
+        let options = &DeleteOptions {
+            of_collection: true,
+            ..options.clone()
+        };
         let mut deletes: Vec<BoxFuture<'_, Result<(), RegistryError>>> =
             Vec::with_capacity(page.entries.len());
         for entry in &page.entries {

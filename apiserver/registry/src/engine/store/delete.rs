@@ -57,6 +57,7 @@ impl Store {
         let target = Target { scope, name, part };
         let mut attributes = self.attributes(Operation::Delete, target, options.dry_run);
         attributes.options = options.into();
+        attributes.addressed = !options.of_collection;
         let mut options = options.clone();
         let mut marked: Option<Arc<Entry>> = None;
         for _ in 0..UPDATE_ATTEMPTS {
