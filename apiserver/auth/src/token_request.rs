@@ -16,8 +16,9 @@ const MIN_EXPIRATION_SECONDS: i64 = 600;
 const MAX_EXPIRATION_SECONDS: i64 = 1 << 32;
 /// The lifetime that the ServiceAccount admission plugin requests; such tokens live longer, and their use is warned
 /// of.
-const WARN_ONLY_EXPIRATION_SECONDS: i64 = 3_607;
-const EXTENDED_EXPIRATION_SECONDS: i64 = 365 * 24 * 3_600;
+pub const WARN_ONLY_EXPIRATION_SECONDS: i64 = 3_607;
+/// The lifetime of tokens that are extended.
+pub const EXTENDED_EXPIRATION_SECONDS: i64 = 365 * 24 * 3_600;
 
 /// `authentication.k8s.io` `TokenRequestSpec`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -85,6 +86,16 @@ pub struct TokenIssuer {
     pub issuer: String,
     pub api_audiences: Vec<String>,
     pub key: SigningKey,
+    pub lifetimes: TokenLifetimes,
+}
+
+/// Bounds of the lifetimes of tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenLifetimes {
+    /// Seconds that a token is valid at most; 0 sets no bound.
+    pub maximum_seconds: i64,
+    /// Tokens that the ServiceAccount admission plugin requests live for a year, whatever the maximum is.
+    pub extends: bool,
 }
 
 /// The account requested.
@@ -127,7 +138,7 @@ impl TokenIssuer {
         now: Timestamp,
         id: String,
     ) -> Result<IssuedToken, TokenRequestError> {
-        let seconds = spec.expiration_seconds.unwrap_or(DEFAULT_EXPIRATION_SECONDS);
+        let seconds = self.shortened(spec.expiration_seconds.unwrap_or(DEFAULT_EXPIRATION_SECONDS));
         let bound = match &spec.bound_object_ref {
             Some(reference) => bind(reader, account, reference).await?,
             None => Bound::default(),
@@ -168,9 +179,18 @@ impl TokenIssuer {
         })
     }
 
+    /// Seconds that a request for so many gets.
+    fn shortened(&self, asked: i64) -> i64 {
+        match self.lifetimes.maximum_seconds {
+            maximum if maximum > 0 => asked.min(maximum),
+            _ => asked,
+        }
+    }
+
     /// Seconds until expiry, and until the use of the token is remarked upon.
     fn lifetime(&self, asked: i64, audiences: &[String], bound_to_pod: bool) -> (i64, Option<i64>) {
-        let extend = bound_to_pod
+        let extend = self.lifetimes.extends
+            && bound_to_pod
             && asked == WARN_ONLY_EXPIRATION_SECONDS
             && audiences.iter().all(|one| self.api_audiences.contains(one));
         if extend {

@@ -102,6 +102,7 @@ pub(crate) async fn assemble(
         issuer: issuer.clone(),
         api_audiences: config.audiences(),
         key: keys.signing.clone(),
+        lifetimes: config.token_lifetimes(),
     };
     let hooks = ground.hooks(&config, &aggregation, reviewer, token_issuer);
     let endpoints = ground.endpoints(&config, admission, hooks)?;

@@ -10,16 +10,24 @@ use crate::runtime_config::RuntimeConfig;
 use crate::serving_certificates::{self, SniCertificate};
 use crate::tls_options::TlsOptions;
 use apiserver_auth::pki::{LOOPBACK_CLIENT_NAME, ServingNames};
+use apiserver_auth::token_request::{
+    EXTENDED_EXPIRATION_SECONDS, TokenLifetimes, WARN_ONLY_EXPIRATION_SECONDS,
+};
 use apiserver_registry::store::early_expiry::ExpiryBounds;
 use ipnet::IpNet;
 use machinery_meta::syntax::{dns1123_subdomain, wildcard_dns1123_subdomain};
 use machinery_runtime::KeepAlive;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Upstream's.
 const MAX_GOAWAY_CHANCE: f64 = 0.02;
+
+/// Values of `--service-account-max-token-expiration` besides 0 (upstream's `completeServiceAccountOptions`).
+const MAX_TOKEN_EXPIRATIONS: RangeInclusive<Duration> =
+    Duration::from_secs(3_600)..=Duration::from_secs(1 << 32);
 
 /// Settings of one API server.
 #[derive(Debug, Clone)]
@@ -56,6 +64,10 @@ pub struct ServerConfig {
     /// Address at which relying parties find the keys of service account tokens; none: this server's advertised
     /// address.
     pub service_account_jwks_uri: Option<String>,
+    /// Lifetime of service account tokens at most; zero: tokens live as long as they are requested for.
+    pub service_account_max_token_expiration: Duration,
+    /// Tokens that the ServiceAccount admission plugin requests live for a year, and their use is warned of after an hour.
+    pub service_account_extend_token_expiration: bool,
     /// Audiences that a token must have for this API; none: the issuers.
     pub api_audiences: Vec<String>,
     /// Issuers of tokens, and anonymous requests.
@@ -149,6 +161,8 @@ impl Default for ServerConfig {
             service_account_signing_key_file: None,
             service_account_issuers: Vec::new(),
             service_account_jwks_uri: None,
+            service_account_max_token_expiration: Duration::ZERO,
+            service_account_extend_token_expiration: true,
             api_audiences: Vec::new(),
             authentication: AuthenticationOptions::default(),
             authorization: AuthorizationOptions::default(),
@@ -244,6 +258,12 @@ impl ServerConfig {
                 "--service-account-jwks-uri {uri:?} is not an https:// URL"
             ));
         }
+        let longest = self.service_account_max_token_expiration;
+        if !longest.is_zero() && !MAX_TOKEN_EXPIRATIONS.contains(&longest) {
+            problems.push(format!(
+                "--service-account-max-token-expiration {longest:?} must be between 1 hour and 2^32 seconds"
+            ));
+        }
         problems.extend(serving_certificates::check(self));
         problems.extend(self.request_header.check());
         problems.extend(self.authentication.check());
@@ -266,6 +286,29 @@ impl ServerConfig {
             Ok(())
         } else {
             Err(ConfigError(problems))
+        }
+    }
+
+    /// Bounds of the lifetimes of service account tokens; contradictory ones are warned of.
+    pub(crate) fn token_lifetimes(&self) -> TokenLifetimes {
+        let maximum_seconds = i64::try_from(self.service_account_max_token_expiration.as_secs());
+        let maximum = maximum_seconds.unwrap_or(i64::MAX);
+        let extends = self.service_account_extend_token_expiration;
+        if extends && (1..EXTENDED_EXPIRATION_SECONDS).contains(&maximum) {
+            tracing::warn!(
+                maximum,
+                "tokens of pods are extended to a year (--service-account-extend-token-expiration), which is longer than --service-account-max-token-expiration"
+            );
+        }
+        if extends && (1..WARN_ONLY_EXPIRATION_SECONDS).contains(&maximum) {
+            tracing::warn!(
+                maximum,
+                "tokens of pods are not extended (--service-account-extend-token-expiration), since --service-account-max-token-expiration is below 3607 seconds"
+            );
+        }
+        TokenLifetimes {
+            maximum_seconds: maximum,
+            extends,
         }
     }
 

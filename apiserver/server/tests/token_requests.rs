@@ -8,8 +8,9 @@ mod common;
 use apiserver_server::ServerConfig;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use common::{Cluster, config, start_with};
+use common::{Answer, Cluster, config, start_with};
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 const ISSUER: &str = "https://kubernetes.default.svc";
 const NAMESPACE: &str = "/api/v1/namespaces/tok";
@@ -148,4 +149,70 @@ async fn token_requests_are_answered_as_upstreams() {
     }
     assert_eq!(cases.len(), 54);
     assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+/// Upstream: `TokenREST.Create` (pkg/registry/core/serviceaccount/storage/token.go).
+#[track_caller]
+fn check_lifetime(answer: &Answer, spec: i64, lives: i64, warns: Option<&str>) {
+    let body = answer.json();
+    assert_eq!(body["spec"]["expirationSeconds"], spec);
+    let claims = claims(body["status"]["token"].as_str().unwrap());
+    assert_eq!(claims["lives"], lives);
+    let warning = answer.headers.get("warning").map(|own| own.to_str().unwrap());
+    assert_eq!(warning, warns);
+}
+
+async fn token(cluster: &Cluster, seconds: i64, pod: Option<&str>) -> Answer {
+    let bound = pod.map(|name| json!({"apiVersion": "v1", "kind": "Pod", "name": name}));
+    let spec = json!({"expirationSeconds": seconds, "boundObjectRef": bound});
+    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+    let path = format!("{NAMESPACE}/serviceaccounts/sa/token");
+    cluster.admin().post(&path, body.to_string()).await.is(201)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_lifetimes_have_a_maximum() {
+    let cluster = start_with(ServerConfig {
+        service_account_max_token_expiration: Duration::from_secs(7_200),
+        ..config()
+    })
+    .await;
+    world(&cluster).await;
+    check_lifetime(&token(&cluster, 7_200, None).await, 7_200, 7_200, None);
+    let shortened = "299 - \"requested expiration of 7201 seconds shortened to 7200 seconds\"";
+    check_lifetime(&token(&cluster, 7_201, None).await, 7_200, 7_200, Some(shortened));
+    // What admission requests for pods is extended whatever the maximum is.
+    check_lifetime(
+        &token(&cluster, 3_607, Some("bound")).await,
+        3_607,
+        31_536_000,
+        None,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_lifetimes_are_not_extended_where_that_is_off() {
+    let cluster = start_with(ServerConfig {
+        service_account_extend_token_expiration: false,
+        ..config()
+    })
+    .await;
+    world(&cluster).await;
+    check_lifetime(&token(&cluster, 3_607, Some("bound")).await, 3_607, 3_607, None);
+}
+
+#[test]
+fn token_lifetimes_below_an_hour_are_refused() {
+    let refused = |seconds: u64| {
+        let config = ServerConfig {
+            service_account_max_token_expiration: Duration::from_secs(seconds),
+            ..config()
+        };
+        config.check().is_err()
+    };
+    let expected = [false, true, true, false, false, true];
+    assert_eq!(
+        [0, 1, 3_599, 3_600, 1 << 32, (1 << 32) + 1].map(refused),
+        expected
+    );
 }

@@ -3,7 +3,9 @@ use super::token::{TokenAuthenticator, TokenAuthenticators};
 use super::*;
 use crate::jwt::SigningKey;
 use crate::testing::{Objects, block_on};
-use crate::token_request::{Account, BoundObjectReference, TokenIssuer, TokenRequestError, TokenRequestSpec};
+use crate::token_request::{
+    Account, BoundObjectReference, TokenIssuer, TokenLifetimes, TokenRequestError, TokenRequestSpec,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderValue;
@@ -54,6 +56,10 @@ fn setup() -> Setup {
             issuer: ISSUER.to_owned(),
             api_audiences: audiences,
             key,
+            lifetimes: TokenLifetimes {
+                maximum_seconds: 0,
+                extends: true,
+            },
         },
         chain,
     }

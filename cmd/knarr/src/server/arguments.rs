@@ -116,6 +116,12 @@ pub(crate) struct ServerArguments {
     /// URL of the keys of service account tokens in the discovery document; by default at the advertised address
     #[arg(long)]
     pub(crate) service_account_jwks_uri: Option<String>,
+    /// Lifetime of service account tokens at most, from 1h0m0s on; 0s sets no bound
+    #[arg(long, value_parser = duration, default_value = "0s")]
+    pub(crate) service_account_max_token_expiration: Duration,
+    /// Extend tokens that pods get without having them requested to a year, whatever their longest lifetime (the default); =false does not
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) service_account_extend_token_expiration: bool,
     /// Audiences of this server; by default its issuers
     #[arg(long, value_delimiter = ',')]
     pub(crate) api_audiences: Vec<String>,
@@ -181,6 +187,8 @@ impl ServerArguments {
             service_account_signing_key_file: self.service_account_signing_key_file.clone(),
             service_account_issuers: self.service_account_issuer.clone(),
             service_account_jwks_uri: self.service_account_jwks_uri.clone(),
+            service_account_max_token_expiration: self.service_account_max_token_expiration,
+            service_account_extend_token_expiration: self.service_account_extend_token_expiration,
             api_audiences: self.api_audiences.clone(),
             events_per_namespace: self.bounds.events_per_namespace(),
             allow_unenforced: self.allow_unenforced,
