@@ -19,7 +19,6 @@ use crate::state::ServerState;
 use apiserver_endpoints::Query;
 use apiserver_registry::Registry;
 use futures::future::BoxFuture;
-use http::header::ACCEPT;
 use http::{HeaderName, Uri};
 use machinery_meta::FieldSelector;
 use machinery_runtime::Runtime;
@@ -212,22 +211,27 @@ fn list_request(exchange: &RequestExchange, is_watch: bool) -> Option<ListReques
     let named = || {
         FieldSelector::parse(&info.field_selector).is_ok_and(|own| own.required("metadata.name").is_some())
     };
-    let accept = exchange
-        .request
-        .headers()
-        .get(ACCEPT)
-        .and_then(|value| value.to_str().ok());
-    let is_made_whole = |accept: &str| {
-        ["as=", "protobuf", "yaml"]
-            .iter()
-            .any(|form| accept.contains(form))
-    };
+    let limit = value("limit").parse().unwrap_or(0);
+    let exact = is_exact(
+        value("resourceVersionMatch"),
+        value("resourceVersion"),
+        (value("continue"), limit),
+    );
     Some(ListRequest {
-        limit: value("limit").parse().unwrap_or(0),
+        limit,
         single: !info.name.is_empty() || (!info.field_selector.is_empty() && named()),
         selects: !info.field_selector.is_empty() || !value("labelSelector").is_empty(),
-        streamed: is_watch || !accept.is_some_and(is_made_whole),
+        from_cache: is_watch || !exact,
     })
+}
+
+/// Reports whether a list is of one revision, which upstream reads from etcd and not from its cache (storage/cacher/delegator's
+/// `ShouldDelegateListMeta`, without snapshots).
+fn is_exact(version_match: &str, version: &str, (continued, limit): (&str, u64)) -> bool {
+    match version_match {
+        "" => !continued.is_empty() || (limit > 0 && !matches!(version, "" | "0")),
+        of_version => of_version != "NotOlderThan",
+    }
 }
 
 fn query_of(uri: &Uri) -> Query {
@@ -279,4 +283,66 @@ fn execute(mut exchange: RequestExchange, next: Next, executing: Executing) -> B
         drop(executing);
         response
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::Peer;
+    use apiserver_endpoints::{Body, RequestInfo};
+    use apiserver_registry::RequestContext;
+    use http::header::ACCEPT;
+    use machinery_meta::UserInfo;
+    use machinery_runtime::Simulation;
+
+    #[track_caller]
+    fn check(query: &str, accept: &str, is_watch: bool, expected: Option<bool>) {
+        let uri = format!("/api/v1/pods?{query}");
+        let request = http::Request::get(uri).header(ACCEPT, accept).body(Body::empty());
+        let request = request.unwrap();
+        let exchange = RequestExchange {
+            info: Arc::new(RequestInfo::parse(request.method(), request.uri()).unwrap()),
+            context: RequestContext::internal(UserInfo::anonymous(), Simulation::new(1).runtime()),
+            peer: Peer::default(),
+            request,
+            delegate: None,
+        };
+        let found = list_request(&exchange, is_watch).map(|list| list.from_cache);
+        assert_eq!(found, expected, "{query} {accept}");
+    }
+
+    /// Upstream: `ShouldDelegateListMeta` with `CacheWithoutSnapshots`.
+    #[test]
+    fn seats_of_lists_from_the_cache_are_bounded_in_every_form() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        for accept in ["application/json", table, protobuf, "application/yaml"] {
+            check("", accept, false, Some(true));
+            check("resourceVersion=0&limit=500", accept, false, Some(true));
+            check("limit=500", accept, false, Some(true));
+            check("resourceVersion=7", accept, false, Some(true));
+            check(
+                "resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=1",
+                accept,
+                false,
+                Some(true),
+            );
+            check("limit=500&continue=x", accept, false, Some(false));
+            check("resourceVersion=7&limit=500", accept, false, Some(false));
+            check(
+                "resourceVersion=7&resourceVersionMatch=Exact",
+                accept,
+                false,
+                Some(false),
+            );
+            check("watch=true&resourceVersion=7", accept, true, None);
+            check("watch=true", accept, true, Some(true));
+            check(
+                "watch=true&sendInitialEvents=true&resourceVersion=7",
+                accept,
+                true,
+                Some(true),
+            );
+        }
+    }
 }

@@ -214,7 +214,7 @@ async fn list_is_estimated_by_what_its_namespace_holds() {
             limit,
             single: false,
             selects: false,
-            streamed: false,
+            from_cache: false,
         };
         let schema = Arc::clone(control.schemas.load().first().unwrap());
         let estimate = control.estimate(&schema, &digest(anna(), path), Some(list));

@@ -9,8 +9,8 @@ const MINIMUM_SEATS: u32 = 1;
 const MAXIMUM_LIST_SEATS: u32 = 100;
 const MAXIMUM_MUTATING_SEATS: u32 = 10;
 const BYTES_PER_SEAT: u64 = 100_000;
-/// A list that is framed while it is sent holds no more than this.
-const STREAMED_LIST_BYTES: u64 = 1_000_000;
+/// A list from the cache holds no more than this at once (upstream's `cacheWithStreamingMaxMemoryUsage`).
+const CACHED_LIST_BYTES: u64 = 1_000_000;
 /// The size of objects before any was seen.
 const MAX_OBJECT_BYTES: u64 = 1_500_000;
 const WATCHES_PER_SEAT: usize = 10;
@@ -77,8 +77,8 @@ pub(crate) struct ListRequest {
     pub(crate) single: bool,
     /// Objects are selected by label or field: many may be looked at for each that is returned.
     pub(crate) selects: bool,
-    /// It is framed from stored slices while it is sent; other forms are made as a whole.
-    pub(crate) streamed: bool,
+    /// Upstream's cache answers it, in whatever form.
+    pub(crate) from_cache: bool,
 }
 
 fn bounded(maximum_of_level: u32, maximum: u32) -> u32 {
@@ -109,8 +109,8 @@ pub(crate) fn list(request: ListRequest, stats: Option<ObjectStats>, maximum_of_
         _ => limited,
     };
     let bytes = loaded.saturating_mul(average);
-    let bytes = if request.streamed {
-        bytes.min(STREAMED_LIST_BYTES)
+    let bytes = if request.from_cache {
+        bytes.min(CACHED_LIST_BYTES)
     } else {
         bytes
     };
@@ -137,13 +137,20 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_list(limit: u64, single: bool, streamed: bool, stats: (u64, u64), of_level: u32, expected: u32) {
+    fn check_list(
+        limit: u64,
+        single: bool,
+        from_cache: bool,
+        stats: (u64, u64),
+        of_level: u32,
+        expected: u32,
+    ) {
         let selects = false;
         let request = ListRequest {
             limit,
             single,
             selects,
-            streamed,
+            from_cache,
         };
         let (count, average_bytes) = stats;
         let estimate = list(request, Some(ObjectStats { count, average_bytes }), of_level);
@@ -172,19 +179,19 @@ mod tests {
             limit: 0,
             single: false,
             selects: false,
-            streamed: false,
+            from_cache: false,
         };
         assert_eq!(list(unknown, None, 0), WorkEstimate::seats(1));
     }
 
     #[test]
     fn work_estimate_of_selectors_is_by_what_is_looked_at() {
-        let seats = |limit, single, streamed| {
+        let seats = |limit, single, from_cache| {
             let request = ListRequest {
                 limit,
                 single,
                 selects: true,
-                streamed,
+                from_cache,
             };
             let stats = ObjectStats {
                 count: 4_000,
