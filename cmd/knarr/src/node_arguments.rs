@@ -76,6 +76,12 @@ pub(crate) struct NodeArguments {
     /// Refuse to start on a machine with cgroup v1
     #[arg(long = "fail-cgroupv1", default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub(crate) fail_cgroup_v1: bool,
+    /// Show files of /var/log on port 10250 below /logs/, to those who may read nodes/log
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) enable_system_log_handler: bool,
+    /// Answer queries of /logs/ from the machine's journal; needs --enable-system-log-handler
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) enable_system_log_query: bool,
     /// Processes that a pod may have; -1 bounds all pods together only [default: 4096, and on a small machine a
     /// quarter of what all pods together may have]
     #[arg(long, allow_negative_numbers = true)]

@@ -24,6 +24,8 @@ pub type Transport = BoxCloneSyncService<http::Request<Body>, http::Response<Bod
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
 /// Starting and removing things; upstream's `runtimeRequestTimeout` for these is four minutes.
 const ACT_TIMEOUT: Duration = Duration::from_secs(240);
+/// Checkpointing a container that has much memory; the request names the runtime's own time.
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Pulling an image may take as long as the registry keeps sending.
 const PULL_TIMEOUT: Duration = Duration::from_secs(3600);
 /// An answer larger than this is refused. A node full of containers lists in about 2 MB.
@@ -43,8 +45,6 @@ pub trait CallObserver: Send + Sync + std::fmt::Debug {
 pub struct CriClient {
     channel: Transport,
     runtime: RuntimeServiceClient<Transport>,
-    /// For commands, whose output is cut as it comes.
-    commands: RuntimeServiceClient<Transport>,
     images: ImageServiceClient<Transport>,
     socket: PathBuf,
     observer: Option<Arc<dyn CallObserver>>,
@@ -86,12 +86,9 @@ impl CriClient {
     pub fn connect_through(channel: Transport, socket: PathBuf) -> Self {
         let runtime = RuntimeServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
         let images = ImageServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
-        let cut = |answer: http::Response<Body>| answer.map(exec_output::cut);
-        let commands = Transport::new(channel.clone().map_response(cut));
         Self {
             channel,
             runtime,
-            commands: RuntimeServiceClient::new(commands),
             images,
             socket,
             observer: None,
@@ -148,6 +145,7 @@ impl CriClient {
         runtime.container_status(ContainerStatusRequest) -> ContainerStatusResponse, READ_TIMEOUT, "container_status", "asking for a container";
         runtime.update_container_resources(UpdateContainerResourcesRequest) -> UpdateContainerResourcesResponse, ACT_TIMEOUT, "update_container", "updating a container's resources";
         runtime.reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse, READ_TIMEOUT, "reopen_container_log", "reopening a container's log";
+        runtime.checkpoint_container(CheckpointContainerRequest) -> CheckpointContainerResponse, CHECKPOINT_TIMEOUT, "checkpoint_container", "checkpointing a container";
         runtime.attach(AttachRequest) -> AttachResponse, READ_TIMEOUT, "attach", "attaching to a container";
         runtime.container_stats(ContainerStatsRequest) -> ContainerStatsResponse, READ_TIMEOUT, "container_stats", "asking for a container's usage";
         runtime.list_container_stats(ListContainerStatsRequest) -> ListContainerStatsResponse, READ_TIMEOUT, "list_container_stats", "listing containers' usage";
@@ -185,7 +183,31 @@ impl CriClient {
         command: Vec<String>,
         timeout_seconds: i64,
     ) -> BoxFuture<'static, Result<v1::ExecSyncResponse, CriError>> {
-        let mut client = self.commands.clone();
+        self.command(id, command, timeout_seconds, exec_output::EXEC_OUTPUT_BYTES_MAX)
+    }
+
+    /// Runs a command in a container and waits, without a timeout of its own. The answer has the first `output_bytes_max` of each stream.
+    pub fn run_command(
+        &self,
+        id: &str,
+        command: Vec<String>,
+        output_bytes_max: usize,
+    ) -> BoxFuture<'static, Result<v1::ExecSyncResponse, CriError>> {
+        self.command(id, command, 0, output_bytes_max)
+    }
+
+    /// Output is cut as it comes.
+    fn command(
+        &self,
+        id: &str,
+        command: Vec<String>,
+        timeout_seconds: i64,
+        output_bytes_max: usize,
+    ) -> BoxFuture<'static, Result<v1::ExecSyncResponse, CriError>> {
+        let cut =
+            move |answer: http::Response<Body>| answer.map(|body| exec_output::cut(body, output_bytes_max));
+        let channel = Transport::new(self.channel.clone().map_response(cut));
+        let mut client = RuntimeServiceClient::new(channel);
         let request = v1::ExecSyncRequest {
             container_id: id.to_string(),
             cmd: command,

@@ -2,7 +2,7 @@
 //!
 //! `ExecSync` answers with one message that has all that the command printed, and a decoder holds a message whole before it reads
 //! any of it. A probe of a hundred containers that print as fast as they can would hold gigabytes. So the message is read here
-//! as it comes, below the generated client: of each stream the first [`EXEC_OUTPUT_BYTES_MAX`] are kept, the rest is dropped, and
+//! as it comes, below the generated client: of each stream the first bytes are kept, as many as the caller says, the rest is dropped, and
 //! the client decodes a message of what was kept.
 
 use std::pin::Pin;
@@ -23,11 +23,14 @@ const PREFIX_BYTES: usize = 5;
 /// Bytes of the longest number.
 const VARINT_BYTES: u32 = 10;
 
-/// The body of an answer to `ExecSync` with its output cut.
-pub(crate) fn cut(body: Body) -> Body {
+/// The body of an answer to `ExecSync` with each stream of its output cut.
+pub(crate) fn cut(body: Body, output_bytes_max: usize) -> Body {
     Body::new(CutBody {
         inner: body,
-        answer: Answer::default(),
+        answer: Answer {
+            output_bytes_max,
+            ..Answer::default()
+        },
         trailers: None,
     })
 }
@@ -83,6 +86,8 @@ struct Answer {
     step: Step,
     /// A number under way, and its bytes so far.
     number: (u64, u32),
+    /// Bytes that are kept of each stream.
+    output_bytes_max: usize,
     kept: ExecSyncResponse,
 }
 
@@ -208,8 +213,9 @@ impl Answer {
     }
 
     fn keep(&mut self, field: u64, bytes: &[u8]) {
+        let most = self.output_bytes_max;
         if let Some(kept) = self.stream(field) {
-            let room = EXEC_OUTPUT_BYTES_MAX.saturating_sub(kept.len());
+            let room = most.saturating_sub(kept.len());
             kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
     }
@@ -253,7 +259,10 @@ mod tests {
             .chain([Frame::trailers(trailers)])
             .map(Ok::<_, Infallible>)
             .collect();
-        let cut = cut(Body::new(StreamBody::new(futures::stream::iter(frames))));
+        let cut = cut(
+            Body::new(StreamBody::new(futures::stream::iter(frames))),
+            EXEC_OUTPUT_BYTES_MAX,
+        );
         let collected = futures::executor::block_on(cut.collect())?;
         let trailers = collected.trailers().cloned().unwrap_or_default();
         let bytes = collected.to_bytes();
@@ -284,7 +293,10 @@ mod tests {
 
     #[test]
     fn output_that_is_dropped_takes_no_memory() {
-        let mut answer = Answer::default();
+        let mut answer = Answer {
+            output_bytes_max: EXEC_OUTPUT_BYTES_MAX,
+            ..Answer::default()
+        };
         let body = message(&ExecSyncResponse {
             stdout: vec![b'x'; 20 << 20],
             ..ExecSyncResponse::default()

@@ -13,6 +13,7 @@ use crate::images::collection::ImageCollectionConfig;
 use crate::node::reserve::Reserve;
 use crate::node::taints::RegistrationTaint;
 use crate::resource_managers::ResourceManagersConfig;
+use crate::server::system_logs::SystemLogsConfig;
 use crate::shutdown::ShutdownConfig;
 use crate::static_pods::folder::StaticPodSource;
 
@@ -67,6 +68,10 @@ pub struct KubeletConfig {
     pub image_pulls_max: Option<u32>,
     /// Fields of `/configz` that no setting here decides.
     pub kept_fields: serde_json::Map<String, serde_json::Value>,
+    /// Flags that the agent was started with, for `/flagz`.
+    pub flags: Vec<(String, String)>,
+    /// Logs of the machine that port 10250 shows.
+    pub system_logs: SystemLogsConfig,
     /// Processes of one pod, upstream's `podPidsLimit`: none below 1. Without it [`Reserve::pod_pids`] says.
     pub pod_max_pids: Option<i64>,
     /// The authenticated server's port.
@@ -119,6 +124,8 @@ impl KubeletConfig {
             max_pods: 110,
             image_pulls_max: None,
             kept_fields: serde_json::Map::new(),
+            flags: Vec::new(),
+            system_logs: SystemLogsConfig::default(),
             pod_max_pids: None,
             port: 10250,
             max_connections: 1_024,
@@ -193,6 +200,11 @@ impl KubeletConfig {
     /// Sockets and files of plugins, and volumes that drivers show once for all pods.
     pub fn plugins_folder(&self) -> PathBuf {
         self.data_dir.join("plugins")
+    }
+
+    /// Archives of checkpointed containers.
+    pub fn checkpoints_folder(&self) -> PathBuf {
+        self.data_dir.join("checkpoints")
     }
 
     /// Pipes of running exec sessions.

@@ -49,3 +49,4 @@ mod trust_bundles;
 pub use config::KubeletConfig;
 pub use kubelet::{Host, Kubelet, KubeletError};
 pub use node::taints::{RegistrationTaint, TaintError};
+pub use server::system_logs::SystemLogsConfig;

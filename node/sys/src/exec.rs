@@ -1,7 +1,7 @@
 //! Starting programs. The only place in the workspace's node side that makes a `Command`.
 //!
-//! [`Exec::run`] waits for a short-lived tool and returns what it printed; [`Daemon`] starts a
-//! program that must outlive us, in a session of its own.
+//! [`Exec::run`] waits for a short-lived tool and returns what it printed; [`stream`] hands that on as it comes; [`Daemon`]
+//! starts a program that must outlive us, in a session of its own.
 
 use std::ffi::OsString;
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,13 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use async_trait::async_trait;
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
 
 use crate::process::{OwnRecord, ProcessIdentity};
 
 /// A tool that prints more than this is cut off: nothing we run has more to say.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a piece that [`stream`] hands on.
+const PIECE_BYTES: usize = 32 << 10;
 
 /// Failure of running a program.
 #[derive(Debug, thiserror::Error)]
@@ -134,45 +137,105 @@ pub struct SystemExec;
 #[async_trait]
 impl Exec for SystemExec {
     async fn run(&self, spec: CommandSpec) -> Result<CommandOutput, ExecError> {
-        let failed = |source| ExecError::Run {
+        run_bounded(spec, OUTPUT_BYTES_MAX).await
+    }
+}
+
+/// Runs a program and waits; the first `output_bytes_max` of each stream are kept, and the rest is read and dropped. Dropping the future
+/// kills it.
+pub async fn run_bounded(spec: CommandSpec, output_bytes_max: usize) -> Result<CommandOutput, ExecError> {
+    let failed = |source| ExecError::Run {
+        program: spec.program.clone(),
+        source,
+    };
+    let mut child = spawn(&spec)?;
+    let feed = feed(&mut child, spec.stdin.clone());
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    // Input and output move at the same time, or a program that fills its output pipe before it
+    // has read its input would hang with us.
+    let (_, stdout, stderr, status) = tokio::join!(
+        feed,
+        head(stdout, output_bytes_max),
+        head(stderr, output_bytes_max),
+        child.wait()
+    );
+    Ok(CommandOutput {
+        code: exit_code(status.map_err(failed)?),
+        stdout: stdout.map_err(failed)?,
+        stderr: stderr.map_err(failed)?,
+    })
+}
+
+/// Runs a program and hands on what it prints as it comes, both streams as one; returns its exit code. A receiver that has gone ends
+/// it, and so does dropping the future.
+pub async fn stream(spec: CommandSpec, out: mpsc::Sender<Vec<u8>>) -> Result<i32, ExecError> {
+    let mut child = spawn(&spec)?;
+    let feed = feed(&mut child, spec.stdin.clone());
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let errors = out.clone();
+    let copying = async { tokio::join!(feed, copy(stdout, &out), copy(stderr, &errors)) };
+    tokio::select! {
+        biased;
+        _ = copying => {}
+        () = errors.closed() => {}
+    }
+    if errors.is_closed() {
+        // It may have ended by itself.
+        let _ = child.start_kill();
+    }
+    let status = child.wait().await.map_err(|source| ExecError::Run {
+        program: spec.program,
+        source,
+    })?;
+    Ok(exit_code(status))
+}
+
+fn spawn(spec: &CommandSpec) -> Result<Child, ExecError> {
+    Command::new(&spec.program)
+        .args(&spec.args)
+        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .stdin(if spec.stdin.is_empty() {
+            Stdio::null()
+        } else {
+            Stdio::piped()
+        })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|source| ExecError::Start {
             program: spec.program.clone(),
             source,
-        };
-        let mut child = Command::new(&spec.program)
-            .args(&spec.args)
-            .envs(spec.env.iter().map(|(name, value)| (name, value)))
-            .stdin(if spec.stdin.is_empty() {
-                Stdio::null()
-            } else {
-                Stdio::piped()
-            })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|source| ExecError::Start {
-                program: spec.program.clone(),
-                source,
-            })?;
-        let stdin = child.stdin.take();
-        let input = spec.stdin.clone();
-        // Input and output move at the same time, or a program that fills its output pipe before it
-        // has read its input would hang with us.
-        let feed = async move {
-            if let Some(mut stdin) = stdin {
-                // A program may end without reading all of its input; its status says more than EPIPE.
-                let _ = stdin.write_all(&input).await;
-            }
-        };
-        let (_, output) = tokio::join!(feed, child.wait_with_output());
-        let mut output = output.map_err(failed)?;
-        output.stdout.truncate(OUTPUT_BYTES_MAX);
-        output.stderr.truncate(OUTPUT_BYTES_MAX);
-        Ok(CommandOutput {
-            code: exit_code(output.status),
-            stdout: output.stdout,
-            stderr: output.stderr,
         })
+}
+
+fn feed(child: &mut Child, input: Vec<u8>) -> impl Future<Output = ()> + Send + use<> {
+    let stdin = child.stdin.take();
+    async move {
+        if let Some(mut stdin) = stdin {
+            // A program may end without reading all of its input; its status says more than EPIPE.
+            let _ = stdin.write_all(&input).await;
+        }
+    }
+}
+
+/// Reads a stream to its end and keeps its first bytes.
+async fn head(from: Option<impl AsyncRead + Unpin>, bytes_max: usize) -> std::io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    let Some(mut from) = from else { return Ok(kept) };
+    let most = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    (&mut from).take(most).read_to_end(&mut kept).await?;
+    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
+    Ok(kept)
+}
+
+async fn copy(from: Option<impl AsyncRead + Unpin>, out: &mpsc::Sender<Vec<u8>>) {
+    let Some(mut from) = from else { return };
+    let mut buffer = vec![0; PIECE_BYTES];
+    while let Ok(count) = from.read(&mut buffer).await {
+        if count == 0 || out.send(buffer[..count].to_vec()).await.is_err() {
+            return;
+        }
     }
 }
 
@@ -286,6 +349,37 @@ mod tests {
         let spec = CommandSpec::new("sh").args(["-c", "echo no such thing >&2; exit 3"]);
         let error = SystemExec.run(spec).await.unwrap().success("sh").unwrap_err();
         assert_eq!(error.to_string(), "sh failed with exit status 3: no such thing");
+    }
+
+    #[tokio::test]
+    async fn exec_output_beyond_its_bound_is_read_and_dropped() {
+        let script = "head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2; exit 4";
+        let spec = CommandSpec::new("sh").args(["-c", script]);
+        let output = run_bounded(spec, 1_000).await.unwrap();
+        assert_eq!(
+            (output.code, output.stdout.len(), output.stderr.len()),
+            (4, 1_000, 1_000)
+        );
+    }
+
+    #[tokio::test]
+    async fn exec_stream_hands_on_both_outputs_and_ends_with_its_receiver() {
+        let (out, mut pieces) = mpsc::channel::<Vec<u8>>(1);
+        let spec = CommandSpec::new("sh").args(["-c", "echo out; echo err >&2; exit 3"]);
+        let reading = async {
+            let mut all = Vec::new();
+            while let Some(piece) = pieces.recv().await {
+                all.extend(piece);
+            }
+            all.sort_unstable();
+            all
+        };
+        let (code, all) = tokio::join!(stream(spec, out), reading);
+        assert_eq!((code.unwrap(), all.len()), (3, "out\nerr\n".len()));
+        let (out, mut pieces) = mpsc::channel::<Vec<u8>>(1);
+        let first = async move { pieces.recv().await.map(|piece| piece.len()) };
+        let (code, first) = tokio::join!(stream(CommandSpec::new("yes"), out), first);
+        assert!(code.unwrap() > 128 && first > Some(0), "it was killed");
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use crate::node_arguments::NodeArguments;
 use crate::{join, kubelet_configuration, open_files, own_certificate};
 use anyhow::Context;
 use ipnet::Ipv4Net;
-use node_kubelet::KubeletConfig;
+use node_kubelet::{KubeletConfig, SystemLogsConfig};
 use node_kubelet::cdi::CdiSource;
 use node_kubelet::images::base;
 use node_kubelet::node::reserve::Reserve;
@@ -57,6 +57,12 @@ pub(super) fn config(arguments: &AgentArguments, kubeconfig: &Path) -> anyhow::R
         max_pods: max_pods(&arguments.node),
         image_pulls_max: image_pulls_max(&arguments.node),
         kept_fields: shown_fields(&arguments.node),
+        flags: crate::server::flags_of("agent"),
+        system_logs: SystemLogsConfig {
+            is_served: arguments.node.enable_system_log_handler,
+            is_queried: arguments.node.enable_system_log_query,
+            ..SystemLogsConfig::default()
+        },
         pod_max_pids: arguments.node.pod_max_pids,
         reserve: reserve(&arguments.node),
         resource_managers: arguments.node.resources.clone().into(),

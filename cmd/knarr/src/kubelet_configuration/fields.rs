@@ -523,8 +523,14 @@ pub(crate) const FIELDS: &[Field] = &[
     unused("logging.options.text.infoBufferSize", Quantity, "0", LOG_FORMS),
     kept("logging.options.json.splitStream", Bool, "false", LOG_FORMS),
     unused("logging.options.json.infoBufferSize", Quantity, "0", LOG_FORMS),
-    differs("enableSystemLogHandler", Bool, "true", "false", &[], HANDLERS).zero(),
-    kept("enableSystemLogQuery", Bool, "false", HANDLERS).zero(),
+    flag(
+        "enableSystemLogHandler",
+        Bool,
+        "true",
+        "enable-system-log-handler",
+    )
+    .zero(),
+    flag("enableSystemLogQuery", Bool, "false", "enable-system-log-query").zero(),
     flag("shutdownGracePeriod", Duration, "0s", "shutdown-grace-period"),
     flag(
         "shutdownGracePeriodCriticalPods",

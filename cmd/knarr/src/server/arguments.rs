@@ -207,7 +207,7 @@ impl ServerArguments {
             request_timeout: self.request_timeout,
             min_request_timeout: Duration::from_secs(self.min_request_timeout),
             goaway_chance: self.goaway_chance,
-            flags: super::flags::shown(),
+            flags: super::flags::shown("server"),
             ..ServerConfig::default()
         };
         config.check()?;

@@ -1,27 +1,27 @@
-//! The flags of this process with their values, as the server's `/flagz` shows them. None of them holds a secret: secrets
+//! The flags of this process with their values, as `/flagz` of server and agent shows them. None of them holds a secret: secrets
 //! are in files.
 
 use crate::Arguments;
 use clap::{ArgMatches, Command, CommandFactory};
 use std::ffi::OsStr;
 
-/// Every flag of `knarr server`, in order of their names; none in a process that was started otherwise.
-pub(super) fn shown() -> Vec<(String, String)> {
+/// Every flag of a subcommand, `server` or `agent`, in order of their names; none in a process that was started otherwise.
+pub(crate) fn shown(subcommand: &str) -> Vec<(String, String)> {
     let command = Arguments::command();
     let matches = command
         .clone()
         .try_get_matches_from(crate::config_file::words())
         .ok();
-    let server = matches
+    let given = matches
         .as_ref()
-        .and_then(|matches| matches.subcommand_matches("server"));
-    match (command.find_subcommand("server"), server) {
+        .and_then(|matches| matches.subcommand_matches(subcommand));
+    match (command.find_subcommand(subcommand), given) {
         (Some(command), Some(matches)) => of(command, matches),
         _ => Vec::new(),
     }
 }
 
-/// The flags of `knarr server` as a command line has them, in order of their names.
+/// The flags of a subcommand as a command line has them, in order of their names.
 pub(crate) fn of(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
     let mut flags: Vec<(String, String)> = command
         .get_arguments()

@@ -25,7 +25,7 @@ mod serving;
 
 pub(crate) use arguments::ServerArguments;
 pub(crate) use encryption::load;
-pub(crate) use flags::of as shown_flags;
+pub(crate) use flags::{of as shown_flags, shown as flags_of};
 
 use crate::{log_rotation, logging, open_files};
 use anyhow::{Context, bail};

@@ -14,6 +14,7 @@ mod figures;
 mod hostile;
 mod lifecycle;
 mod logs;
+mod node_requests;
 mod pages;
 mod probes;
 mod pulls;
@@ -66,6 +67,10 @@ const SCENARIOS: &[Scenario] = &[
         services::a_service_is_reached_by_address_port_and_name,
     ),
     ("a_deleted_pod_is_replaced", services::a_deleted_pod_is_replaced),
+    (
+        "the_node_runs_commands_and_shows_logs_and_pages",
+        node_requests::the_node_runs_commands_and_shows_logs_and_pages,
+    ),
     (
         "a_failed_readiness_probe_takes_traffic_away",
         probes::a_failed_readiness_probe_takes_traffic_away,

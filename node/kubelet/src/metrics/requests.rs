@@ -39,13 +39,17 @@ const SENT_DURATION: Family = Family::new(
 .listed(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
 
 /// Paths that have a label of their own.
-const PATHS: [&str; 15] = [
+const PATHS: [&str; 21] = [
     "attach",
+    "checkpoint",
     "configz",
     "containerLogs",
+    "debug",
     "exec",
+    "flagz",
     "healthz",
     "livez",
+    "logs",
     "metrics",
     "metrics/cadvisor",
     "metrics/probes",
@@ -53,8 +57,10 @@ const PATHS: [&str; 15] = [
     "pods",
     "portForward",
     "readyz",
+    "run",
     "runningpods",
     "stats",
+    "statusz",
 ];
 /// Paths whose requests last.
 const LASTING: [&str; 2] = ["attach", "exec"];

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-/// Paths that act in containers. `/run` is not served, and is not to become readable if it ever is.
+/// Paths that act in containers.
 const STREAMING_PATHS: [&str; 4] = ["exec", "attach", "portForward", "run"];
 
 /// Subresources by the first segment of a path; any of them is enough.

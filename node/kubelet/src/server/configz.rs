@@ -68,6 +68,8 @@ fn serving(config: &KubeletConfig) -> Map<String, Value> {
         "tlsPrivateKeyFile": key,
         "rotateCertificates": config.tls_awaited,
         "serverTLSBootstrap": config.tls_awaited.then_some(true),
+        "enableSystemLogHandler": config.system_logs.is_served,
+        "enableSystemLogQuery": config.system_logs.is_queried,
         "healthzPort": config.healthz_port.unwrap_or(0),
         "streamingConnectionIdleTimeout": go_duration(IDLE_TIMEOUT),
     }))

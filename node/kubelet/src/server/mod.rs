@@ -7,17 +7,20 @@
 pub(crate) mod attributes;
 pub(crate) mod auth;
 mod cadvisor;
+mod checkpoint;
 pub(crate) mod clients;
 mod components;
 mod configz;
 mod connection;
 mod connection_places;
+mod debug_pages;
 pub(crate) mod healthz;
 mod known_slots;
 mod local_volumes;
 mod log_options;
 mod log_runs;
 mod logs;
+mod methods;
 #[cfg(test)]
 mod metric_families;
 mod metrics;
@@ -27,9 +30,11 @@ mod requests;
 pub(crate) mod response;
 mod reviews;
 pub(crate) mod routes;
+mod run;
 mod running_pods;
 mod stats;
 pub(crate) mod streaming;
+pub(crate) mod system_logs;
 mod tls;
 pub(crate) mod usage;
 

@@ -38,7 +38,7 @@ impl Query {
     }
 }
 
-fn decoded(text: &str) -> String {
+pub(super) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let raw = text.as_bytes();
     let mut at = 0;

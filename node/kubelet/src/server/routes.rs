@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::header::{RETRY_AFTER, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use jiff::Timestamp;
 use machinery_meta::UserInfo;
 use machinery_runtime::Watched;
 use machinery_x509::{PeerCertificate, bearer_tokens};
@@ -17,9 +18,13 @@ use super::query::Query;
 use super::requests::{OpenRequest, OpenRequests};
 use super::response::{Body, json, text};
 use super::streaming::{self, StreamSlots};
+use super::system_logs::SystemLogs;
 use super::tls::ServingCertificate;
 use super::usage::Usage;
-use super::{cadvisor, components, configz, local_volumes, logs, metrics, running_pods, stats};
+use super::{
+    cadvisor, checkpoint, components, configz, debug_pages, local_volumes, logs, methods, metrics, run,
+    running_pods, stats,
+};
 use crate::local_volumes::LocalVolumes;
 use crate::managers::ManagerContext;
 use crate::metrics::requests::ServerMetrics;
@@ -35,6 +40,9 @@ pub(crate) struct Server {
     local_volumes: Arc<LocalVolumes>,
     usage: Usage,
     metrics: Arc<ServerMetrics>,
+    system_logs: SystemLogs,
+    /// Time of its start.
+    began: Timestamp,
 }
 
 /// The other side of a connection.
@@ -73,6 +81,8 @@ impl Server {
         let metrics = ServerMetrics::new(&context.runtime);
         let delegated = Delegated::new(context.runtime.clone(), context.client.clone(), node);
         Self {
+            began: context.runtime.now(),
+            system_logs: SystemLogs::default(),
             context,
             delegated,
             clients,
@@ -134,6 +144,12 @@ impl Server {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let context = &self.context;
+        if let Some(refusal) = methods::refusal(request.method(), &parts) {
+            return Err(Box::new(refusal));
+        }
+        if let Some(answer) = debug_pages::disabled(&parts) {
+            return Ok(answer);
+        }
         Ok(match parts.as_slice() {
             ["healthz" | "livez" | "readyz"] => {
                 let (code, words) = components::health(&context.runtime);
@@ -144,6 +160,12 @@ impl Server {
             ["metrics"] => metrics::metrics(context, &self.usage, &self.serving).await,
             ["metrics", "resource"] => metrics::resource(context, &self.usage).await,
             ["configz"] => json(&configz::configz(&context.config, &context.facts)),
+            ["statusz"] => debug_pages::statusz(self.process(), request.headers()),
+            ["flagz"] => debug_pages::flagz(&context.config.flags, request.headers()),
+            ["logs", ..] => {
+                let logs = &self.system_logs;
+                logs.answer(context, request.uri(), request.headers()).await
+            }
             ["runningpods"] => running_pods::running_pods(context).await,
             ["metrics", "cadvisor"] => cadvisor::answer(context, &self.usage).await,
             ["metrics", "probes"] => metrics::probes(context),
@@ -165,6 +187,19 @@ impl Server {
                     _ => streaming::attach(context, slot, request, target, &query).await,
                 }
             }
+            [verb @ ("run" | "checkpoint"), namespace, pod, container]
+            | [verb @ "run", namespace, pod, _, container] => {
+                let target = streaming::Target {
+                    namespace,
+                    pod,
+                    container,
+                };
+                let slot = self.stream_slots.enter(namespace, pod)?;
+                match *verb {
+                    "run" => run::answer(context, slot, target, &query).await,
+                    _ => checkpoint::answer(context, slot, target, &query).await,
+                }
+            }
             ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
                 let slot = self.stream_slots.enter(namespace, pod)?;
                 self.count_stream(&request, "portforward");
@@ -178,6 +213,14 @@ impl Server {
             }
             _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
         })
+    }
+
+    fn process(&self) -> debug_pages::Process<'_> {
+        debug_pages::Process {
+            began: self.began,
+            now: self.context.runtime.now(),
+            version: &self.context.config.version,
+        }
     }
 
     fn count_stream(&self, request: &Request<Incoming>, subresource: &str) {

@@ -3,10 +3,12 @@
 mod replacing;
 mod tree;
 mod tree_usage;
+mod within;
 
 pub use replacing::{write_atomically, write_durably};
 pub use tree::{give_to_group, is_of_group, remove_tree};
 pub use tree_usage::{DiskUsage, TreeCount};
+pub use within::{FolderName, OpenFolder, Within, open_within};
 
 use std::ffi::OsStr;
 use std::fs::File;

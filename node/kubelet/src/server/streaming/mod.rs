@@ -28,5 +28,5 @@ pub(super) use attach::attach;
 pub(super) use exec::exec;
 pub(super) use idle::IDLE_TIMEOUT;
 pub(super) use port_forward::port_forward;
-pub(super) use session::Target;
+pub(super) use session::{Target, running_container};
 pub(super) use stream_slots::{StreamSlot, StreamSlots};

@@ -110,7 +110,7 @@ where
 }
 
 /// The running container of a name.
-async fn running_container(
+pub(in crate::server) async fn running_container(
     context: &ManagerContext,
     target: Target<'_>,
 ) -> Result<String, Box<Response<Body>>> {
