@@ -8,6 +8,7 @@ use node_cri::{CriClient, CriError, v1};
 use node_network::host_ports::{HostPortKernel, HostPorts, LinuxHostPorts};
 use node_sys::SystemExec;
 use node_sys::cgroup::Cgroups;
+use node_sys::kernel_log::{KernelLog, LinuxKernelLog};
 use node_sys::logind::{Logind, SystemLogind};
 use node_sys::mount::{LinuxMounter, Mounter};
 use node_sys::vitals::{LinuxVitals, Vitals};
@@ -86,6 +87,8 @@ pub struct Host {
     pub vitals: Arc<dyn Vitals>,
     /// News of the machine's way down.
     pub logind: Arc<dyn Logind>,
+    /// Records of the kernel.
+    pub kernel_log: Arc<dyn KernelLog>,
     /// Sockets of device plugins.
     pub sockets: Arc<dyn PluginSockets>,
     /// Facts of the machine.
@@ -124,6 +127,7 @@ impl Kubelet {
                 runtime.clone(),
                 config.shutdown.bus_address.clone(),
             )),
+            kernel_log: Arc::new(LinuxKernelLog),
             sockets: Arc::new(UnixSockets::new(runtime.clone())),
             facts,
         };
@@ -215,7 +219,7 @@ async fn assemble(
     tiers::limit_others(cgroups, reserve).map_err(refused)?;
     crate::shown::show(&config, host.mounter.as_ref());
     let (facts, vitals, sockets) = (host.facts.clone(), host.vitals.clone(), host.sockets.clone());
-    let logind = host.logind.clone();
+    let (logind, kernel_log) = (host.logind.clone(), host.kernel_log.clone());
     let managers = ResourceManagers::new(&runtime, &config).map_err(refused)?;
     managers.load(&config.data_dir).await.map_err(refused)?;
     let workers = worker_context(&runtime, &config, &client, host, Arc::new(managers));
@@ -234,6 +238,7 @@ async fn assemble(
         workers,
         vitals,
         logind,
+        kernel_log,
         sockets,
     };
     for row in rows() {

@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use machinery_runtime::Runtime;
+use node_sys::kernel_log::KernelLog;
 use node_sys::logind::Logind;
 use node_sys::vitals::Vitals;
 
@@ -17,8 +18,8 @@ use crate::plugins::sockets::PluginSockets;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
 use crate::{
-    containers, csi, devices, dra, eviction, images, logs, node, plugins, pod_resources, resource_managers,
-    shutdown, static_pods,
+    containers, csi, devices, dra, eviction, images, logs, node, oom, plugins, pod_resources,
+    resource_managers, shutdown, static_pods,
 };
 
 /// Context of a manager.
@@ -42,6 +43,8 @@ pub(crate) struct ManagerContext {
     pub(crate) vitals: Arc<dyn Vitals>,
     /// News of the machine's way down.
     pub(crate) logind: Arc<dyn Logind>,
+    /// Records of the kernel.
+    pub(crate) kernel_log: Arc<dyn KernelLog>,
     /// Sockets for other programs of the machine.
     pub(crate) sockets: Arc<dyn PluginSockets>,
 }
@@ -72,7 +75,7 @@ pub(crate) struct ManagerRow {
 
 /// All of them, in start order. The servers follow ([`crate::server`]). Those that speak of the node wait for its
 /// registration, and no other does.
-pub(crate) fn rows() -> [ManagerRow; 25] {
+pub(crate) fn rows() -> [ManagerRow; 26] {
     [
         ManagerRow {
             name: "component events",
@@ -167,6 +170,10 @@ pub(crate) fn rows() -> [ManagerRow; 25] {
         ManagerRow {
             name: "eviction",
             run: |context| Box::pin(eviction::manager::run(context)),
+        },
+        ManagerRow {
+            name: "oom events",
+            run: |context| Box::pin(oom::watcher::run(context)),
         },
         ManagerRow {
             name: "node shutdown",

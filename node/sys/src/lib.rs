@@ -6,7 +6,8 @@
 //! ([`cgroup`]), entering a namespace ([`namespace`]), netlink ([`netlink`]) with elements of nftables ([`nftables`]),
 //! news of its tables ([`nftables_watch`], [`nftables_guard`]), flows ([`conntrack`]), routes ([`routes`]) and links of pods ([`links`]), ownership
 //! and atomic files ([`fs`]), changes in folders ([`folder_events`]),
-//! figures of processes, links and disks ([`proc_figures`]), messages over D-Bus ([`dbus`]) to logind ([`logind`]),
+//! figures of processes, links and disks ([`proc_figures`]), messages over D-Bus ([`dbus`]) to logind ([`logind`]), records of the kernel's log
+//! ([`kernel_log`]),
 //! what the machine is ([`machine`]), what it has left ([`vitals`]) and what it allows us ([`limits`]).
 //!
 //! On the node, only here may a block say `unsafe`. Nothing here knows what a pod is.
@@ -19,6 +20,7 @@ mod detached_mount;
 pub mod exec;
 pub mod folder_events;
 pub mod fs;
+pub mod kernel_log;
 pub mod limits;
 pub mod links;
 pub mod logind;

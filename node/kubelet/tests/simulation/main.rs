@@ -27,8 +27,10 @@ mod late_sidecar;
 mod machine;
 mod model_csi;
 mod model_dra;
+mod model_kernel_log;
 mod model_logind;
 mod model_plugins;
+mod oom_events;
 mod out_of_memory;
 mod panics;
 mod pods;
@@ -97,6 +99,13 @@ fn critical_pod_finds_room_on_a_full_node() {
 fn sidecar_whose_turn_comes_late_has_two_seconds_to_end() {
     for seed in seeds(3) {
         late_sidecar::run_seed(seed);
+    }
+}
+
+#[test]
+fn oom_kill_of_the_machine_is_an_event_once() {
+    for seed in seeds(4) {
+        oom_events::run_seed(seed);
     }
 }
 

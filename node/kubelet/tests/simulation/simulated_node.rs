@@ -2,6 +2,7 @@
 
 use crate::host_ports::ModelHostPorts;
 use crate::machine::{ModelGroups, ModelMounts, ModelVitals};
+use crate::model_kernel_log::ModelKernelLog;
 use crate::model_logind::ModelLogind;
 use crate::model_plugins::ModelSockets;
 use crate::unread::Garbling;
@@ -40,6 +41,7 @@ pub(crate) struct World {
     pub(crate) vitals: Arc<ModelVitals>,
     pub(crate) sockets: Arc<ModelSockets>,
     pub(crate) logind: ModelLogind,
+    pub(crate) kernel_log: ModelKernelLog,
     /// Periods of pods when the machine goes down, for agents that start from now on.
     pub(crate) shutdown: ShutdownConfig,
     /// Garbling of the agent's answers.
@@ -68,6 +70,7 @@ impl World {
             vitals: Arc::default(),
             sockets: Arc::default(),
             logind: ModelLogind::default(),
+            kernel_log: ModelKernelLog::default(),
             shutdown: ShutdownConfig::default(),
             garbling: Arc::default(),
             folder: tempfile::tempdir().unwrap(),
@@ -207,6 +210,7 @@ impl World {
             host_ports: self.host_ports.clone(),
             vitals: self.vitals.clone(),
             logind: Arc::new(self.logind.clone()),
+            kernel_log: Arc::new(self.kernel_log.clone()),
             sockets: self.sockets.clone(),
             facts: facts(),
         }

@@ -32,6 +32,7 @@ fn alone(runtime: &Runtime, folder: &Path) -> Arc<Pods> {
         host_ports: Arc::new(LinuxHostPorts::new(&[], Arc::new(SystemExec), runtime.clone())),
         vitals: Arc::new(node_sys::vitals::LinuxVitals),
         logind: Arc::new(node_sys::logind::SystemLogind::new(runtime.clone(), None)),
+        kernel_log: Arc::new(node_sys::kernel_log::LinuxKernelLog),
         sockets: Arc::new(crate::plugins::sockets::UnixSockets::new(runtime.clone())),
         facts: NodeFacts::observe(&config),
     };

@@ -126,7 +126,8 @@ fn figures_of_version_2_are_read_from_one_folder() {
                 "anon 300\nfile 400\nkernel 64\nfile_mapped 16\nfile_dirty 5\ninactive_file 100\nactive_file 50\npgfault 9\n\
                  pgmajfault 1\npgscan 11\npgsteal 10\nworkingset_refault_file 2\n",
             ),
-            ("memory.events", "low 0\nhigh 6\nmax 3\noom 1\noom_kill 2\n"),
+            ("memory.events", "low 0\nhigh 6\nmax 3\noom 1\noom_kill 4\n"),
+            ("memory.events.local", "low 0\nhigh 6\nmax 3\noom 1\noom_kill 2\n"),
             ("pids.current", "5\n"),
             ("pids.max", "9\n"),
             ("cgroup.procs", "17\n"),

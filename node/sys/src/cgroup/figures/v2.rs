@@ -69,6 +69,8 @@ fn cpu_figures(files: &Files) -> CpuFigures {
 
 fn memory_figures(files: &Files) -> MemoryFigures {
     let (detail, events) = (files.keyed("memory.stat"), files.keyed("memory.events"));
+    // Those of the group itself: its groups below have their own.
+    let own_events = files.keyed("memory.events.local");
     let faults = (detail.get("pgfault"), detail.get("pgmajfault"));
     MemoryFigures {
         usage: files.number("memory.current"),
@@ -85,7 +87,7 @@ fn memory_figures(files: &Files) -> MemoryFigures {
         page_faults_below: faults.0,
         major_page_faults: faults.1,
         major_page_faults_below: faults.1,
-        oom_kills: events.get("oom_kill"),
+        oom_kills: own_events.get("oom_kill").or(events.get("oom_kill")),
         dirty: detail.get("file_dirty"),
         writeback: detail.get("file_writeback"),
         high_events: events.get("high"),
