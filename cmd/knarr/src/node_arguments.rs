@@ -70,6 +70,13 @@ pub(crate) struct NodeArguments {
     /// Images that are pulled at once, upstream's maxParallelImagePulls [default: no bound]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_parallel_image_pulls: Option<u32>,
+    /// File of upstream's CredentialProviderConfig (kubelet.config.k8s.io/v1), or a folder of such files: plugins that have
+    /// credentials of registries
+    #[arg(long, requires = "image_credential_provider_bin_dir")]
+    pub(crate) image_credential_provider_config: Option<PathBuf>,
+    /// Folder of the programs of these plugins
+    #[arg(long, requires = "image_credential_provider_config")]
+    pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
     /// Refuse to start while the machine has swap
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub(crate) fail_swap_on: bool,

@@ -10,6 +10,7 @@ use node_sys::machine::Machine;
 use crate::cdi::CdiSource;
 use crate::eviction::config::EvictionConfig;
 use crate::images::collection::ImageCollectionConfig;
+use crate::images::providers::config::CredentialProvidersConfig;
 use crate::node::reserve::Reserve;
 use crate::node::taints::RegistrationTaint;
 use crate::resource_managers::ResourceManagersConfig;
@@ -66,6 +67,8 @@ pub struct KubeletConfig {
     pub max_pods: u32,
     /// Images that are pulled at once, where there is a bound.
     pub image_pulls_max: Option<u32>,
+    /// Plugins that have credentials of registries.
+    pub credential_providers: Option<CredentialProvidersConfig>,
     /// Fields of `/configz` that no setting here decides.
     pub kept_fields: serde_json::Map<String, serde_json::Value>,
     /// Flags that the agent was started with, for `/flagz`.
@@ -123,6 +126,7 @@ impl KubeletConfig {
             cdi: CdiSource::default(),
             max_pods: 110,
             image_pulls_max: None,
+            credential_providers: None,
             kept_fields: serde_json::Map::new(),
             flags: Vec::new(),
             system_logs: SystemLogsConfig::default(),

@@ -410,7 +410,7 @@ fn container_control(
             app_armor: facts.machine.app_armor,
             supplemental_groups_policy: facts.supplemental_groups_policy,
         },
-        images: ImageManager::new(runtime.clone(), cri.clone(), events.clone(), config),
+        images: ImageManager::new(runtime.clone(), client, cri.clone(), events.clone(), config),
         cri,
         runtime_name: facts.runtime_name().to_owned(),
         runtime_has_cdi: cdi::is_known_to(&facts.runtime_version),

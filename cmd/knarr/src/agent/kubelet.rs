@@ -6,12 +6,12 @@ use crate::node_arguments::NodeArguments;
 use crate::{join, kubelet_configuration, open_files, own_certificate};
 use anyhow::Context;
 use ipnet::Ipv4Net;
-use node_kubelet::{KubeletConfig, SystemLogsConfig};
 use node_kubelet::cdi::CdiSource;
-use node_kubelet::images::base;
+use node_kubelet::images::{CredentialProvidersConfig, CredentialProvidersSource, base};
 use node_kubelet::node::reserve::Reserve;
 use node_kubelet::resource_managers::ResourceManagersConfig;
 use node_kubelet::static_pods::StaticPodSource;
+use node_kubelet::{KubeletConfig, SystemLogsConfig};
 use node_network::host_ports::HostPortsConfig;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -56,6 +56,7 @@ pub(super) fn config(arguments: &AgentArguments, kubeconfig: &Path) -> anyhow::R
         },
         max_pods: max_pods(&arguments.node),
         image_pulls_max: image_pulls_max(&arguments.node),
+        credential_providers: credential_providers(&arguments.node)?,
         kept_fields: shown_fields(&arguments.node),
         flags: crate::server::flags_of("agent"),
         system_logs: SystemLogsConfig {
@@ -133,6 +134,24 @@ fn image_pulls_max(node: &NodeArguments) -> Option<u32> {
         true => Some(1),
         false => node.max_parallel_image_pulls,
     }
+}
+
+fn credential_providers(node: &NodeArguments) -> anyhow::Result<Option<CredentialProvidersConfig>> {
+    let given = node
+        .image_credential_provider_config
+        .as_ref()
+        .zip(node.image_credential_provider_bin_dir.as_ref());
+    let Some((config, bin_dir)) = given else {
+        return Ok(None);
+    };
+    let source = CredentialProvidersSource {
+        config: config.clone(),
+        bin_dir: std::path::absolute(bin_dir).context("--image-credential-provider-bin-dir")?,
+        decode: decode_manifest,
+        duration: machinery_schema::leaf::parse_duration,
+    };
+    let read = source.read().map_err(anyhow::Error::msg);
+    read.map(Some).context("--image-credential-provider-config")
 }
 
 /// Fields of `/configz` that the kubelet itself has no use for.

@@ -1,4 +1,4 @@
-//! Registry credentials from pull secrets: which of them fit an image, in the order they are tried. Pure.
+//! Registry credentials from pull secrets and plugins: which of them fit an image, in the order they are tried. Pure.
 
 use std::borrow::Borrow;
 
@@ -8,14 +8,17 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::pull_records::SecretCredential;
+use super::pull_records::{CredentialSource, SecretCredential};
 
-/// Credentials for a registry, and the Secret they come from.
+/// Credentials for a registry, and their origin.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Credential {
     pub(super) auth: AuthConfig,
-    pub(super) source: SecretCredential,
+    pub(super) source: CredentialSource,
 }
+
+/// Credentials with the key that they fit by.
+pub(super) type Keyed = (String, Credential);
 
 /// The registry that names without one belong to, as pull secrets call it.
 const DEFAULT_REGISTRY: &str = "index.docker.io";
@@ -23,12 +26,22 @@ const DEFAULT_REGISTRY: &str = "index.docker.io";
 /// The credentials of a pod's pull secrets that fit a repository. Longer keys are more particular and come first; for
 /// equal keys the secrets' own order holds, as in upstream's keyring.
 pub(super) fn for_repository<S: Borrow<Secret>>(secrets: &[S], repository: &str) -> Vec<Credential> {
-    let is_default = is_default_registry(repository);
-    let may_fit = |key: &str| matches(key, repository) || (is_default && key == DEFAULT_REGISTRY);
-    let mut all: Vec<(String, Credential)> = secrets
+    let may_fit = |key: &str| may_fit(key, repository);
+    let all = secrets
         .iter()
-        .flat_map(|secret| entries(secret.borrow(), may_fit))
-        .collect();
+        .flat_map(|secret| entries(secret.borrow(), may_fit));
+    ordered(all.collect(), repository)
+}
+
+fn may_fit(key: &str, repository: &str) -> bool {
+    matches(key, repository) || (key == DEFAULT_REGISTRY && is_default_registry(repository))
+}
+
+/// Those that fit a repository, in the order of their keys: the most particular first. Those of the default registry count where no other
+/// does.
+pub(super) fn ordered(all: Vec<Keyed>, repository: &str) -> Vec<Credential> {
+    let mut all = all;
+    all.retain(|(key, _)| may_fit(key, repository));
     all.sort_by(|(one, _), (other, _)| other.cmp(one));
     if all.iter().any(|(key, _)| matches(key, repository)) {
         all.retain(|(key, _)| matches(key, repository));
@@ -36,7 +49,7 @@ pub(super) fn for_repository<S: Borrow<Secret>>(secrets: &[S], repository: &str)
     all.into_iter().map(|(_, credential)| credential).collect()
 }
 
-fn entries(secret: &Secret, may_fit: impl Fn(&str) -> bool) -> Vec<(String, Credential)> {
+fn entries(secret: &Secret, may_fit: impl Fn(&str) -> bool) -> Vec<Keyed> {
     let data = secret.data.as_ref();
     let of = |key: &str| {
         data.and_then(|data| data.get(key))
@@ -50,19 +63,19 @@ fn entries(secret: &Secret, may_fit: impl Fn(&str) -> bool) -> Vec<(String, Cred
         let key = Some(key(server)).filter(|key| may_fit(key))?;
         let auth = auth(entry);
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        let source = SecretCredential {
+        let source = CredentialSource::Secret(SecretCredential {
             uid: text(&secret.metadata.uid),
             namespace: text(&secret.metadata.namespace),
             name: text(&secret.metadata.name),
             credential_hash: hash(&auth),
-        };
+        });
         Some((key, Credential { auth, source }))
     });
     found.collect()
 }
 
 /// A server as it is written, without scheme; `/v1/` and `/v2/` stand for the host alone.
-fn key(server: &str) -> String {
+pub(super) fn key(server: &str) -> String {
     let plain = server
         .trim_start_matches("https://")
         .trim_start_matches("http://");
@@ -82,7 +95,7 @@ fn key(server: &str) -> String {
 
 /// Reports whether a key, whose host may hold wildcards, matches a repository: the same port, as many parts in the host's name,
 /// and a path that the repository's begins with.
-fn matches(key: &str, repository: &str) -> bool {
+pub(super) fn matches(key: &str, repository: &str) -> bool {
     let (host, path) = key.split_once('/').unwrap_or((key, ""));
     let (own_host, own_path) = repository.split_once('/').unwrap_or((repository, ""));
     let port = |host: &str| host.rsplit_once(':').map(|(_, port)| port.to_owned());
@@ -248,7 +261,11 @@ mod tests {
         ];
         assert_eq!(found(&secrets, "registry.test/team/app/web:1"), expected);
         let sources = for_repository(&secrets, "registry.test/team/other");
-        let names: Vec<&str> = sources.iter().map(|one| one.source.name.as_str()).collect();
+        let name = |one: &Credential| match &one.source {
+            CredentialSource::Secret(secret) => secret.name.clone(),
+            other => panic!("{other:?}"),
+        };
+        let names: Vec<String> = sources.iter().map(name).collect();
         assert_eq!(names, ["one", "two", "one"], "for equal keys in the pod's order");
     }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Volume};
+use kube::Client;
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, CriError, v1};
 use node_volume::ObjectSource;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::api::events::{EventType, NodeEvents};
 use crate::config::KubeletConfig;
@@ -26,18 +26,23 @@ pub mod base;
 pub(crate) mod collection;
 mod collector;
 mod credentials;
+pub(crate) mod providers;
 mod pull_records;
 mod reference;
+pub(crate) mod turns;
 mod upkeep;
 mod volumes;
 
 pub use collection::ImageCollectionConfig;
 pub(crate) use collector::collect_images;
+pub use providers::config::{CredentialProvidersConfig, CredentialProvidersSource};
 
 use collector::Collection;
 use credentials::Credential;
-use pull_records::{Access, PullRecords, Pulled, PulledWith, SecretCredential};
+use providers::CredentialProviders;
+use pull_records::{Access, CredentialSource, PullRecords, Pulled, PulledWith};
 use reference::with_tag;
+use turns::Turns;
 pub(crate) use volumes::VolumeCounts;
 
 /// An image that is there.
@@ -66,7 +71,9 @@ pub(crate) struct ImageManager {
     /// Time spent in pulls, by the pod's uid.
     pull_times: Mutex<HashMap<String, Duration>>,
     /// Pulls that may begin, where there is a bound.
-    pulls: Option<Semaphore>,
+    pulls: Option<Turns>,
+    /// Credentials of plugins.
+    providers: CredentialProviders,
 }
 
 #[derive(Debug, Default)]
@@ -78,12 +85,19 @@ struct Failures {
 
 impl ImageManager {
     /// One for the node, which keeps below `data_dir` what was pulled with which credentials.
-    pub(crate) fn new(runtime: Runtime, cri: CriClient, events: NodeEvents, config: &KubeletConfig) -> Self {
+    pub(crate) fn new(
+        runtime: Runtime,
+        client: &Client,
+        cri: CriClient,
+        events: NodeEvents,
+        config: &KubeletConfig,
+    ) -> Self {
         let records = PullRecords::new(config.data_dir.join("image_manager"));
         let upkeep = (runtime.clone(), cri.clone(), records.clone());
         let begin = move || upkeep::run(upkeep.0.clone(), upkeep.1.clone(), upkeep.2.clone());
         runtime.keep("pull records", begin).detach();
         Self {
+            providers: CredentialProviders::new(&runtime, client, config.credential_providers.as_ref()),
             runtime,
             cri,
             events,
@@ -92,7 +106,7 @@ impl ImageManager {
             collection: Collection::default(),
             volumes: VolumeCounts::default(),
             pull_times: Mutex::default(),
-            pulls: config.image_pulls_max.map(|most| Semaphore::new(most as usize)),
+            pulls: config.image_pulls_max.map(|most| Turns::new(most as usize)),
         }
     }
 
@@ -280,9 +294,8 @@ impl ImageManager {
         let message = format!("Pulling image \"{wanted}\"");
         self.record_event(pulling, EventType::Normal, "Pulling", message);
         let asked = self.runtime.monotonic();
-        // Closed by nobody.
         let _turn = match &self.pulls {
-            Some(pulls) => pulls.acquire().await.ok(),
+            Some(pulls) => Some(pulls.take(namespace(pod)).await),
             None => None,
         };
         let began = self.runtime.monotonic();
@@ -344,7 +357,7 @@ impl ImageManager {
             let pulled = Pulled {
                 repository: credentials::repository_of(pulling.image),
                 names: found.names,
-                with: PulledWith::credential(used),
+                with: PulledWith::source(used),
             };
             let finish = move || under_way.finished(&found.id, pulled);
             if let Ok(Err(error)) = self.runtime.blocking(finish).await {
@@ -372,7 +385,7 @@ impl ImageManager {
         })
     }
 
-    /// The credentials of a pod's secrets for an image.
+    /// The credentials of a pod's secrets for an image, and then those of the node's plugins.
     async fn credentials(&self, pulling: Wanted<'_>) -> Vec<Credential> {
         let mut secrets = Vec::new();
         let mut seen = HashSet::new();
@@ -386,14 +399,18 @@ impl ImageManager {
                 .await;
             secrets.extend(found.ok().flatten());
         }
-        credentials::for_repository(&secrets, &credentials::repository_of(pulling.image))
+        let repository = credentials::repository_of(pulling.image);
+        let mut all = credentials::for_repository(&secrets, &repository);
+        let (pod, objects) = (pulling.pod, pulling.objects);
+        all.extend(self.providers.credentials(pod, &repository, objects).await);
+        all
     }
 
     /// Tries each credential that fits, or none where none does, and answers which one it was.
     async fn pull_with_credentials(
         &self,
         pulling: Wanted<'_>,
-    ) -> Result<Option<SecretCredential>, PullFailure> {
+    ) -> Result<Option<CredentialSource>, PullFailure> {
         let found = self.credentials(pulling).await;
         let mut ways: Vec<Option<Credential>> = found.into_iter().map(Some).collect();
         if ways.is_empty() {

@@ -17,6 +17,24 @@ pub(in crate::images) struct SecretCredential {
     pub(in crate::images) credential_hash: String,
 }
 
+/// A service account, by whose token a plugin gave credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::images) struct ServiceAccountCredential {
+    pub(in crate::images) uid: String,
+    pub(in crate::images) namespace: String,
+    pub(in crate::images) name: String,
+}
+
+/// Origin of credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::images) enum CredentialSource {
+    /// The node itself: every pod has them.
+    Node,
+    Secret(SecretCredential),
+    ServiceAccount(ServiceAccountCredential),
+}
+
 impl SecretCredential {
     fn same_secret(&self, other: &Self) -> bool {
         (&self.uid, &self.namespace, &self.name) == (&other.uid, &other.namespace, &other.name)
@@ -32,6 +50,8 @@ pub(in crate::images) struct PulledWith {
     pub(in crate::images) node_pods_accessible: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::images) kubernetes_secrets: Vec<SecretCredential>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::images) kubernetes_service_accounts: Vec<ServiceAccountCredential>,
 }
 
 impl PulledWith {
@@ -40,6 +60,19 @@ impl PulledWith {
         Self {
             node_pods_accessible: used.is_none(),
             kubernetes_secrets: used.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The origin of the credential that a pull succeeded with; without one, any would do.
+    pub(in crate::images) fn source(used: Option<CredentialSource>) -> Self {
+        match used {
+            None | Some(CredentialSource::Node) => Self::credential(None),
+            Some(CredentialSource::Secret(secret)) => Self::credential(Some(secret)),
+            Some(CredentialSource::ServiceAccount(account)) => Self {
+                kubernetes_service_accounts: vec![account],
+                ..Self::default()
+            },
         }
     }
 
@@ -55,6 +88,12 @@ impl PulledWith {
                 None if known.len() < SECRETS_MAX => known.push(secret),
                 // The pod that it belongs to will pull again.
                 None => {}
+            }
+        }
+        for account in other.kubernetes_service_accounts {
+            let known = &mut self.kubernetes_service_accounts;
+            if !known.contains(&account) && known.len() < SECRETS_MAX {
+                known.push(account);
             }
         }
     }
@@ -107,7 +146,7 @@ impl History {
     pub(in crate::images) fn access<'a>(
         &self,
         repository: &str,
-        credentials: impl IntoIterator<Item = &'a SecretCredential>,
+        credentials: impl IntoIterator<Item = &'a CredentialSource>,
     ) -> Access {
         if self.is_open(repository) {
             return Access::Granted;
@@ -116,11 +155,18 @@ impl History {
             Self::Pulled(record) => record.credential_mapping.get(repository),
             _ => None,
         };
-        let known = known
-            .map(|with| with.kubernetes_secrets.as_slice())
-            .unwrap_or_default();
+        let Some(known) = known else {
+            return Access::Verify;
+        };
         for own in credentials {
-            for known in known {
+            let own = match own {
+                CredentialSource::Secret(own) => own,
+                CredentialSource::ServiceAccount(own) if known.kubernetes_service_accounts.contains(own) => {
+                    return Access::Granted;
+                }
+                CredentialSource::ServiceAccount(_) | CredentialSource::Node => continue,
+            };
+            for known in &known.kubernetes_secrets {
                 let same_content = known.credential_hash == own.credential_hash;
                 match (same_content, known.same_secret(own)) {
                     (true, true) => return Access::Granted,

@@ -13,7 +13,9 @@
 
 mod history;
 
-pub(super) use history::{Access, History, PulledWith, SecretCredential};
+pub(super) use history::{
+    Access, CredentialSource, History, PulledWith, SecretCredential, ServiceAccountCredential,
+};
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

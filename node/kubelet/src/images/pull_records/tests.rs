@@ -33,7 +33,11 @@ fn pulled_image_is_only_for_pods_with_its_credentials() {
     );
     let own = secret("own", "1");
     pulling.finished(ID, pulled(&[], Some(own.clone()))).unwrap();
-    let access = |credentials: &[SecretCredential]| history().access(NAME, credentials);
+    let access = |credentials: &[SecretCredential]| {
+        let sources = credentials.iter().cloned().map(CredentialSource::Secret);
+        let sources: Vec<CredentialSource> = sources.collect();
+        history().access(NAME, &sources)
+    };
     assert_eq!(access(&[]), Access::Verify);
     assert_eq!(access(&[secret("other", "2")]), Access::Verify);
     assert_eq!(access(&[secret("other", "2"), own.clone()]), Access::Granted);
@@ -50,7 +54,7 @@ fn pulled_image_is_only_for_pods_with_its_credentials() {
         "the same secret"
     );
     assert_eq!(
-        history().access("mirror.test/app", [&own]),
+        history().access("mirror.test/app", [&CredentialSource::Secret(own)]),
         Access::Verify,
         "under another name"
     );
@@ -207,4 +211,34 @@ fn pulled_images_that_are_gone_are_forgotten() {
     let known = |id: &str| matches!(records.history(IMAGE, id), History::Pulled(_));
     assert!(known(ID) && known("sha256:ef"));
     assert_eq!(records.history(IMAGE, "sha256:cd"), History::Preloaded);
+}
+
+#[test]
+fn image_pulled_by_the_token_of_an_account_is_for_pods_of_that_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = PullRecords::new(folder.path().to_owned());
+    let account = |name: &str, uid: &str| {
+        CredentialSource::ServiceAccount(ServiceAccountCredential {
+            uid: uid.to_owned(),
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        })
+    };
+    let own = account("web", "1");
+    records
+        .add(NAME, ID, PulledWith::source(Some(own.clone())))
+        .unwrap();
+    let access = |source: CredentialSource| records.history(NAME, ID).access(NAME, [&source]);
+    assert_eq!(access(own), Access::Granted);
+    for other in [account("web", "2"), account("other", "1"), CredentialSource::Node] {
+        assert_eq!(access(other.clone()), Access::Verify, "{other:?}");
+    }
+    records
+        .add(NAME, ID, PulledWith::source(Some(CredentialSource::Node)))
+        .unwrap();
+    assert_eq!(
+        access(account("other", "1")),
+        Access::Granted,
+        "every pod has what the node has"
+    );
 }
