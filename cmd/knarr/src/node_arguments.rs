@@ -83,7 +83,7 @@ pub(crate) struct NodeArguments {
     /// Refuse to start on a machine with cgroup v1
     #[arg(long = "fail-cgroupv1", default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub(crate) fail_cgroup_v1: bool,
-    /// Show files of /var/log on port 10250 below /logs/, to those who may read nodes/log
+    /// Show files of /var/log on port 10250 below /logs/, to clients with access to nodes/log
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub(crate) enable_system_log_handler: bool,
     /// Answer queries of /logs/ from the machine's journal; needs --enable-system-log-handler

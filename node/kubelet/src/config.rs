@@ -14,7 +14,7 @@ use crate::images::providers::config::CredentialProvidersConfig;
 use crate::node::reserve::Reserve;
 use crate::node::taints::RegistrationTaint;
 use crate::resource_managers::ResourceManagersConfig;
-use crate::server::system_logs::SystemLogsConfig;
+use crate::server::system_logs::config::SystemLogsConfig;
 use crate::shutdown::ShutdownConfig;
 use crate::static_pods::folder::StaticPodSource;
 

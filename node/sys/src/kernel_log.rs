@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use async_trait::async_trait;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 const DEVICE: &str = "/dev/kmsg";
@@ -51,7 +52,10 @@ impl KernelLog for LinuxKernelLog {
             .read(true)
             .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
             .open(Path::new(DEVICE))?;
-        Ok(Box::new(DeviceReader(AsyncFd::new(file)?)))
+        // SAFETY: the file belongs to the handle, which is dropped with it.
+        #[expect(unsafe_code, reason = "the descriptor is open as long as it is registered")]
+        let reader = unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) }?;
+        Ok(Box::new(DeviceReader(reader)))
     }
 
     fn boot_id(&self) -> String {

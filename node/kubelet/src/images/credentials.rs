@@ -184,7 +184,7 @@ fn hash(auth: &AuthConfig) -> String {
         &auth.registry_token,
     ]);
     let text = serde_json::to_vec(&parts).unwrap_or_default();
-    super::hex(&Sha256::digest(text))
+    super::digest::hex(&Sha256::digest(text))
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub mod base;
 pub(crate) mod collection;
 mod collector;
 mod credentials;
+mod digest;
 pub(crate) mod providers;
 mod pull_records;
 mod reference;
@@ -508,10 +509,6 @@ async fn status(cri: &CriClient, image: &str) -> Result<Option<v1::Image>, CriEr
 /// All that an image is called here: tags and digests.
 fn names(image: &v1::Image) -> Vec<String> {
     [image.repo_tags.as_slice(), image.repo_digests.as_slice()].concat()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub(super) async fn of(
     };
     let token = objects.token(&request).await;
     let token = token.map_err(|error| format!("failed to get service account token: {error}"))?;
-    let hash = || crate::images::hex(&Sha256::digest(&token));
+    let hash = || crate::images::digest::hex(&Sha256::digest(&token));
     Ok(Asking::With(Box::new(Account {
         token_hash: (attributes.cache_type == "Token").then(hash),
         credential: ServiceAccountCredential {

@@ -153,10 +153,7 @@ impl CredentialProvidersSource {
                 providers.push(provider);
             }
         }
-        Ok((
-            providers,
-            format!("sha256:{}", crate::images::hex(&digest.finalize())),
-        ))
+        Ok((providers, format!("sha256:{:x}", digest.finalize())))
     }
 }
 
@@ -373,4 +370,4 @@ fn annotation_problems(at: &str, keys: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 #[path = "config_tests.rs"]
-pub(in crate::images) mod tests;
+pub(super) mod tests;

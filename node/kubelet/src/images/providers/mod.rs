@@ -2,12 +2,12 @@
 //!
 //! [`config`] reads which plugins there are and for which images. A pull asks each plugin that [`provider`] finds to match, unless its last
 //! answer is still good; [`plugin`] runs the program and reads what it answers. Those with `tokenAttributes` get a token of the pod's service
-//! account, and annotations of it ([`account`]). What plugins answer counts after the pod's own pull secrets.
+//! account, and annotations of it ([`account`]). Credentials of plugins count after the pod's own pull secrets.
 //!
 //! Never: an answer in the log, or a plugin's failure that ends the pull: it goes on without its credentials.
 
 mod account;
-pub mod config;
+pub(crate) mod config;
 mod plugin;
 mod provider;
 

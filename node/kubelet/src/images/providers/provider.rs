@@ -27,7 +27,7 @@ const GLOBAL: &str = "<global>";
 /// Images and account that an answer counts for.
 type AnswerKey = (String, Option<AccountKey>);
 
-/// An account as answers tell them apart.
+/// An account, by the parts on which an answer depends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct AccountKey {
     names: [String; 3],

@@ -320,7 +320,7 @@ impl Drop for Pulling {
 }
 
 fn name_of(text: &str) -> String {
-    super::hex(&Sha256::digest(text))
+    super::digest::hex(&Sha256::digest(text))
 }
 
 fn write(path: &Path, content: &[u8]) -> std::io::Result<()> {

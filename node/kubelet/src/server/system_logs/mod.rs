@@ -7,7 +7,7 @@
 //! folder shows each file of the machine to clients that may read logs.
 
 mod answers;
-mod config;
+pub(crate) mod config;
 mod files;
 mod journal;
 mod query;
