@@ -1,4 +1,4 @@
-//! The node itself, its lease, its CSINode and its ResourceSlices.
+//! The node itself, its lease and its CSINode.
 
 use super::{LEASE_NAMESPACE, NodeRequest, Verdict, refuse, same};
 use crate::Operation;
@@ -138,20 +138,5 @@ fn own_name(asked: NodeRequest<'_>, what: &str) -> Verdict {
     }
     refuse(format!(
         "can only access {what} with the same name as the requesting node"
-    ))
-}
-
-/// Updates are the authorizer's: it knows the stored slice.
-pub(super) fn resource_slice(asked: NodeRequest<'_>) -> Verdict {
-    let (slice, verb) = match asked.request.operation {
-        Operation::Create => (asked.object, "create"),
-        Operation::Delete => (asked.old, "delete"),
-        _ => return Ok(()),
-    };
-    if slice.is_some_and(|slice| slice.str_at(&["spec", "nodeName"]) == asked.node) {
-        return Ok(());
-    }
-    refuse(format!(
-        "can only {verb} ResourceSlice with the same NodeName as the requesting node"
     ))
 }

@@ -183,3 +183,74 @@ fn node_restriction_keeps_addresses_of_pods_from_nodes() {
     check("UPDATE", given(), Some(json!({})), true);
     check("UPDATE", json!({}), Some(given()), true);
 }
+
+/// Beyond upstream's: slices of one driver and pool decide together.
+#[test]
+fn node_restriction_keeps_slices_out_of_pools_of_others() {
+    use serde_json::json;
+    let slice = |name: &str, pool: &str, place: Value| {
+        let mut slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
+            "spec": {"driver": "gpu.example", "pool": {"name": pool, "generation": 9, "resourceSliceCount": 1}}});
+        slice["spec"]
+            .as_object_mut()
+            .unwrap()
+            .append(&mut place.as_object().unwrap().clone());
+        slice
+    };
+    let of = |node: &str| json!({"nodeName": node});
+    let node = |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+    let objects = [
+        node("good"),
+        node("evil"),
+        slice("s0", "rack", of("good")),
+        slice("s1", "fabric", json!({"allNodes": true})),
+        slice("s2", "shelf", json!({"perDeviceNodeSelection": true})),
+        slice("s3", "spare", of("evil")),
+        slice("s4", "evil", of("evil")),
+    ];
+    let run = |user: &str, op: &str, new: &Value, old: Option<&Value>| {
+        let table = json!({"objects": objects, "worlds": [[0, 1, 2, 3, 4, 5, 6]], "cases": [{
+            "name": op, "user": user, "op": op, "group": "resource.k8s.io", "resource": "resourceslices", "world": 0,
+            "object": new, "old": old}]});
+        let table: Table = serde_json::from_value(table).unwrap();
+        let (said, _, forbidden) = run(&table, &table.cases[0]);
+        assert_eq!(forbidden, !said.is_empty(), "{said}");
+        said
+    };
+    let create = |pool: &str| {
+        run(
+            "system:node:evil",
+            "CREATE",
+            &slice("new", pool, of("evil")),
+            None,
+        )
+    };
+    let of_others = |pool: &str| {
+        format!("pool {pool:?} of driver \"gpu.example\" has slices that are not of node \"evil\"")
+    };
+    let said = ["evil", "spare", "unknown", "rack", "fabric", "shelf", "good"].map(create);
+    let expected = [
+        String::new(),
+        String::new(),
+        String::new(),
+        of_others("rack"),
+        of_others("fabric"),
+        of_others("shelf"),
+        "\"good\" is the name of another node".to_owned(),
+    ];
+    let prefix = "can only create ResourceSlice in a pool of the requesting node: ";
+    let reasons = said
+        .each_ref()
+        .map(|said| said.strip_prefix(prefix).unwrap_or(said));
+    assert_eq!(reasons, expected.each_ref().map(String::as_str), "{said:?}");
+    let mut of_another_driver = slice("new", "rack", of("evil"));
+    of_another_driver["spec"]["driver"] = "nic.example".into();
+    assert_eq!(run("system:node:evil", "CREATE", &of_another_driver, None), "");
+    assert_eq!(
+        run("admin", "CREATE", &slice("new", "rack", of("evil")), None),
+        ""
+    );
+    // A node goes on with slices that it has in a pool of others: validation keeps their pool, driver and node.
+    let own = slice("mixed", "rack", of("evil"));
+    assert_eq!(run("system:node:evil", "UPDATE", &own, Some(&own)), "");
+}

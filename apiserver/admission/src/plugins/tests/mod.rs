@@ -4,7 +4,7 @@ use super::*;
 use crate::webhooks::tests::none;
 use crate::{AdmissionChain, AdmissionError, Operation, Request, Step, counted_step, examining_step};
 use machinery_meta::reader::{ReadFuture, ReadObject};
-use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, OwnerRef, Revision, Uid, UserInfo};
+use machinery_meta::{Fields, GroupResource, ObjectHeader, ObjectKey, OwnerRef, Revision, Uid, UserInfo};
 use machinery_schema::Tree;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,6 +21,7 @@ impl Objects {
             key: key.clone(),
             uid: Uid(text_in(json, "uid").unwrap_or_else(|| format!("uid-{name}"))),
             creation_timestamp: text_in(json, "creationTimestamp").map(Into::into),
+            fields: fields_of_slice(json),
             ..ObjectHeader::default()
         };
         if json.contains("deletionTimestamp") {
@@ -47,6 +48,26 @@ fn labels_in(json: &str) -> Vec<(Box<str>, Box<str>)> {
     let mut labels: Vec<(Box<str>, Box<str>)> = labels.into_iter().map(label).collect();
     labels.sort();
     labels
+}
+
+/// Selectable fields of a ResourceSlice.
+fn fields_of_slice(json: &str) -> Fields {
+    let object: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
+    if object["kind"] != "ResourceSlice" {
+        return Fields::default();
+    }
+    let text = |path: &str| {
+        object
+            .pointer(path)
+            .and_then(|own| own.as_str())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    Fields::from([
+        ("spec.nodeName", text("/spec/nodeName")),
+        ("spec.driver", text("/spec/driver")),
+        ("spec.pool.name", text("/spec/pool/name")),
+    ])
 }
 
 fn owners_in(json: &str) -> Vec<OwnerRef> {
