@@ -61,21 +61,25 @@ pub(super) fn of_pod(pod: &Object<PodView>, known: Known<'_>) -> Option<Eviction
             return None;
         }
         let is_reserved = claim.reserved_for.iter().any(|uid| **uid == *pod.uid().0);
-        is_reserved.then(|| of_claim(&claim, known))?
+        is_reserved.then(|| of_claim(&claim, &pod.node, known))?
     });
     let first = evictions.next()?;
     Some(evictions.fold(first, Eviction::and))
 }
 
-fn of_claim(claim: &AllocationView, known: Known<'_>) -> Option<Eviction> {
-    let mut evictions = claim.devices.iter().filter_map(|device| of_device(device, known));
+fn of_claim(claim: &AllocationView, node: &str, known: Known<'_>) -> Option<Eviction> {
+    let devices = claim.devices.iter();
+    let mut evictions = devices.filter_map(|device| of_device(device, node, known));
     let first = evictions.next()?;
     Some(evictions.fold(first, Eviction::and))
 }
 
-fn of_device(device: &AllocatedDevice, known: Known<'_>) -> Option<Eviction> {
+/// Slices of other nodes count neither by their taints nor by their generation: a node writes those with its own name
+/// (decision 0126; upstream's counts all of the pool).
+fn of_device(device: &AllocatedDevice, node: &str, known: Known<'_>) -> Option<Eviction> {
     let [driver, pool, name] = device.id();
-    let slices = (known.slices)(&format!("{driver}/{pool}"));
+    let mut slices = (known.slices)(&format!("{driver}/{pool}"));
+    slices.retain(|slice| slice.may_concern(node));
     // Slices of an earlier generation are outdated.
     let newest = slices.iter().map(|slice| slice.generation()).max();
     let current = slices.iter().filter(|slice| Some(slice.generation()) == newest);

@@ -108,6 +108,31 @@ fn device_taint_ends_no_pod_of_a_claim_that_was_made_for_another() {
 }
 
 #[test]
+fn device_taint_of_a_slice_of_another_node_counts_for_its_own_pods_alone() {
+    let (own, evil) = (Some("n"), Some("evil"));
+    let (clean, tainted) = (json!([]), json!([taint(NO_EXECUTE)]));
+    let seconds = |slices: [(i64, Option<&str>, &Value); 2]| {
+        let mut world = World::new();
+        let of_node = |(generation, node, taints): (i64, Option<&str>, &Value)| {
+            let mut own = slice(generation, taints);
+            own["spec"]["nodeName"] = json!(node);
+            own
+        };
+        world.slices = slices.into_iter().map(of_node).collect();
+        world.seconds()
+    };
+    let found = [
+        seconds([(1, own, &clean), (9, evil, &tainted)]),
+        seconds([(1, own, &clean), (1, evil, &tainted)]),
+        seconds([(1, own, &tainted), (9, evil, &clean)]),
+        // Of the node itself, and of no single node, the newest counts.
+        seconds([(1, own, &tainted), (9, own, &clean)]),
+        seconds([(1, own, &tainted), (9, None, &clean)]),
+    ];
+    assert_eq!(found, [None, None, Some(0), None, None]);
+}
+
+#[test]
 fn device_taint_is_tolerated_for_the_shortest_time() {
     let check = |tolerations: Value, expected: Option<i64>| {
         let seconds = World::new().tolerates(tolerations.clone()).seconds();

@@ -73,10 +73,12 @@ pub(crate) struct DeviceTaint {
 
 /// Devices of a slice with their taints.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct DevicesView {
     driver: Box<str>,
     pool: Pool,
+    /// Empty where it is of no single node.
+    node_name: Box<str>,
     devices: Vec<Device>,
 }
 
@@ -100,6 +102,11 @@ impl DevicesView {
 
     pub(crate) fn generation(&self) -> i64 {
         self.pool.generation
+    }
+
+    /// Reports whether pods of the node may have devices of the slice, as far as its name says.
+    pub(crate) fn may_concern(&self, node: &str) -> bool {
+        self.node_name.is_empty() || *self.node_name == *node
     }
 
     pub(crate) fn has_pool_of(&self, [driver, pool, _]: DeviceId<'_>) -> bool {
