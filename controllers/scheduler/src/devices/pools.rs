@@ -2,7 +2,8 @@
 //!
 //! A driver replaces a pool by slices of a higher generation, one after the other: until all of them are there the pool is
 //! incomplete, and nothing is allocated of it. A node has the newest generation of which it reaches devices; an older one is
-//! as good as none, unless the node reaches all of it. A pool whose slices contradict each other is invalid.
+//! as good as none, unless the node reaches all of it. A pool whose slices contradict each other is invalid, but for a node whose
+//! own slices are a whole pool by themselves.
 
 use super::objects::{Amounts, Device, Nodes, Slice};
 use crate::nodes::{NodeId, NodeTable};
@@ -24,6 +25,8 @@ pub(crate) struct Pool {
     pub(crate) counters: BTreeMap<Box<str>, Amounts>,
     /// Selectors of nodes in it: of slices, or of each of their devices.
     steps: usize,
+    /// Where its slices contradict each other: those of a node by themselves, if they are as many as they say.
+    alone: BTreeMap<Box<str>, Pool>,
 }
 
 /// A pool as a node has it.
@@ -31,6 +34,8 @@ pub(crate) struct Pool {
 pub(crate) struct NearPool<'a> {
     pub(crate) id: &'a PoolId,
     pub(crate) pool: &'a Pool,
+    /// The node, where its slices stand by themselves.
+    alone: Option<&'a str>,
     /// Slices of it are missing.
     pub(crate) is_incomplete: bool,
     /// Devices in the node's reach have conditions that pods wait for.
@@ -41,6 +46,12 @@ impl NearPool<'_> {
     /// Reports whether the pool contradicts itself. One that is incomplete may not do so any more once it is there.
     pub(crate) fn is_invalid(&self) -> bool {
         self.pool.is_invalid && !self.is_incomplete
+    }
+
+    /// Distinguishes it from other pools of its id, which other nodes have.
+    pub(crate) fn place(&self) -> (i64, Option<Box<str>>) {
+        let generation = self.pool.slices.first().map_or(0, |own| own.generation);
+        (generation, self.alone.map(Into::into))
     }
 
     /// Reports whether devices of it may be allocated.
@@ -108,7 +119,7 @@ impl Pools {
         }
         let pools = generations.into_iter();
         let pools: BTreeMap<i64, Pool> = pools
-            .map(|(generation, slices)| (generation, Pool::of(slices)))
+            .map(|(generation, slices)| (generation, Pool::of(slices).divided()))
             .collect();
         let mut made = 0;
         for pool in pools.values() {
@@ -164,20 +175,24 @@ impl Pools {
         let mut reached = |pool: &Pool| {
             *steps = steps.saturating_add(pool.steps);
             let near = pool.slices.iter().filter(|slice| slice.is_near(nodes, node));
-            near.fold((0, false), |(count, any), slice| {
-                (count + 1, any || slice.has_conditions)
+            near.fold((0, false, 0), |(count, any, wanted), slice| {
+                // What the first says that the node reaches counts (upstream's `GatherPools`).
+                let wanted = if count == 0 { slice.slice_count } else { wanted };
+                (count + 1, any || slice.has_conditions, wanted)
             })
         };
         let newest = generations.values().rev().enumerate();
         let mut newest = newest.map(|(age, pool)| (age, pool, reached(pool)));
-        let (age, pool, (reached, has_conditions)) = newest.find(|(_, _, (reached, _))| *reached > 0)?;
-        let wanted = pool.slices.first().map(|own| own.slice_count);
-        let is_all = |count: usize| i64::try_from(count).ok() == wanted;
+        let (age, pool, (reached, has_conditions, wanted)) = newest.find(|(.., found)| found.0 > 0)?;
+        let is_all = |count: usize| i64::try_from(count) == Ok(wanted);
         let is_reached = is_all(reached);
         let is_incomplete = !is_reached && !is_all(pool.slices.len());
+        let alone = pool.alone.get_key_value(&nodes.names[node]);
+        let alone = alone.filter(|(_, own)| own.slices.len() == reached);
         (is_reached || age == 0).then_some(NearPool {
             id,
-            pool,
+            pool: alone.map_or(pool, |(_, own)| own),
+            alone: alone.map(|(node, _)| &**node),
             is_incomplete,
             has_conditions: has_conditions && !is_incomplete,
         })
@@ -212,6 +227,26 @@ impl Pool {
         pool.is_invalid |= devices.any(consumes_unknown);
         pool.slices = slices;
         pool
+    }
+
+    /// A slice of another node does not make those of a node invalid that are a whole pool by themselves: a node writes
+    /// those with its own name (decision 0126). Upstream too compares names of devices among slices near the node alone.
+    fn divided(mut self) -> Self {
+        if !self.is_invalid {
+            return self;
+        }
+        let mut by_node: BTreeMap<&str, Vec<Arc<Slice>>> = BTreeMap::new();
+        for slice in &self.slices {
+            if let Nodes::Named(node) = &slice.nodes {
+                by_node.entry(node).or_default().push(Arc::clone(slice));
+            }
+        }
+        let is_whole = |slices: &Vec<Arc<Slice>>| i64::try_from(slices.len()) == Ok(slices[0].slice_count);
+        let whole = by_node.into_iter().filter(|(_, slices)| is_whole(slices));
+        self.alone = whole
+            .map(|(node, slices)| (node.into(), Self::of(slices)))
+            .collect();
+        self
     }
 }
 

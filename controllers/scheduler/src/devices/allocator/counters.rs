@@ -2,7 +2,7 @@
 
 use super::{Refusal, Surroundings};
 use crate::devices::objects::{Amounts, CounterConsumption};
-use crate::devices::pools::{NearPool, Pool, PoolId};
+use crate::devices::pools::{NearPool, PoolId};
 use machinery_meta::Quantity;
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -10,11 +10,14 @@ use std::sync::Arc;
 
 type Sets = BTreeMap<Box<str>, Amounts>;
 
+/// A pool with its generation, and the node whose slices stand by themselves: nodes may have different ones.
+type Place = (PoolId, (i64, Option<Box<str>>));
+
 /// Findings that are the same for all nodes of an attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Available {
     /// Counters that allocated devices leave, by pool.
-    counters: RefCell<HashMap<PoolId, Arc<Sets>>>,
+    counters: RefCell<HashMap<Place, Arc<Sets>>>,
     /// The answer for nodes that reach no pool.
     nowhere: OnceCell<Refusal>,
 }
@@ -31,19 +34,20 @@ impl Available {
         }
     }
 
-    fn of(&self, around: &Surroundings<'_>, id: &PoolId, pool: &Pool) -> Result<Arc<Sets>, Refusal> {
-        if let Some(known) = self.counters.borrow().get(id) {
+    fn of(&self, around: &Surroundings<'_>, near: NearPool<'_>) -> Result<Arc<Sets>, Refusal> {
+        let place = (near.id.clone(), near.place());
+        if let Some(known) = self.counters.borrow().get(&place) {
             return Ok(Arc::clone(known));
         }
-        let mut sets = pool.counters.clone();
-        for device in pool.slices.iter().flat_map(|slice| &slice.devices) {
+        let mut sets = near.pool.counters.clone();
+        for device in near.pool.slices.iter().flat_map(|slice| &slice.devices) {
             around.budget.spend(1)?;
             if !device.consumes.is_empty() && around.devices.allocated.is_used(&device.id) {
                 device.consumes.iter().for_each(|own| reduce(&mut sets, own));
             }
         }
         let sets = Arc::new(sets);
-        self.counters.borrow_mut().insert(id.clone(), Arc::clone(&sets));
+        self.counters.borrow_mut().insert(place, Arc::clone(&sets));
         Ok(sets)
     }
 }
@@ -73,7 +77,7 @@ impl<'a> Consuming<'a> {
         consumes: &[CounterConsumption],
     ) -> Result<bool, Refusal> {
         let (at, pool) = pool;
-        let available = around.available.of(around, pool.id, pool.pool)?;
+        let available = around.available.of(around, pool)?;
         let fits = |own: &CounterConsumption| {
             let set = available.get(&own.counter_set);
             own.counters.iter().all(|(name, amount)| {

@@ -268,3 +268,74 @@ fn pool_is_made_once_however_many_of_its_slices_change() {
     set(&mut devices, 0, 2);
     assert_eq!(devices.pools.renew(), 100);
 }
+
+/// A case of one request on a node with a slice `own`, beside `foreign` of another node.
+fn beside_another(node: &str, own: &Value, foreign: &Value, first: bool) -> Case {
+    let slice = |node: &str, rest: &Value| {
+        let mut slice = json!({"spec": {"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+            "nodeName": node}});
+        for (name, value) in rest.as_object().unwrap() {
+            slice["spec"][name] = value.clone();
+        }
+        slice
+    };
+    let mut slices = vec![slice("n", own), slice("evil", foreign)];
+    if first {
+        slices.reverse();
+    }
+    Case {
+        slices,
+        node: json!({"name": node, "labels": {}}),
+        ..small(&json!({}), 1)
+    }
+}
+
+/// A slice with one device that takes all of a counter.
+fn counted(room: &str) -> Value {
+    let counters = |value: &str| json!({"memory": {"value": value}});
+    json!({"sharedCounters": [{"name": "c", "counters": counters(room)}],
+        "devices": [{"name": "dev", "consumesCounters": [{"counterSet": "c", "counters": counters("1")}]}]})
+}
+
+/// A node writes slices with its own name (decision 0126).
+#[test]
+fn pool_of_a_node_is_whole_and_valid_whatever_another_node_says_of_it() {
+    let devices = |own: &Value, foreign: &Value| {
+        [true, false].map(|first| {
+            let found = beside_another("n", own, foreign, first).found(&Budget::default());
+            found.map(|all| all.len())
+        })
+    };
+    let pool = |generation: i64, count: i64| json!({"name": "p", "generation": generation, "resourceSliceCount": count});
+    let (plain, other) = (json!([{"name": "dev"}]), json!([{"name": "other"}]));
+    let own = json!({"devices": plain});
+    let found = [
+        devices(&own, &json!({"devices": plain})),
+        devices(&own, &json!({"devices": other, "pool": pool(1, 7)})),
+        devices(&own, &json!({"devices": plain, "pool": pool(1, 7)})),
+        devices(&own, &json!({"devices": plain, "pool": pool(9, 1)})),
+        devices(
+            &own,
+            &json!({"devices": [{"name": "x", "consumesCounters": [{"counterSet": "none"}]}]}),
+        ),
+        devices(&counted("1"), &counted("0")),
+    ];
+    assert!(found.iter().flatten().all(|own| *own == Ok(1)), "{found:?}");
+}
+
+#[test]
+fn counters_of_a_node_are_not_those_of_another_generation_or_node() {
+    let generation = |generation: i64| {
+        let mut foreign = counted("0");
+        foreign["pool"] = json!({"name": "p", "generation": generation, "resourceSliceCount": 1});
+        foreign
+    };
+    for foreign in [generation(1), generation(9)] {
+        let (budget, available) = (Budget::default(), Available::default());
+        let there = beside_another("evil", &counted("1"), &foreign, false);
+        assert_eq!(there.found_again(&budget, &available), Err(Refusal::Unsatisfied));
+        let here = beside_another("n", &counted("1"), &foreign, false);
+        let found = here.found_again(&budget, &available);
+        assert_eq!(found.map(|all| all.len()), Ok(1), "{foreign}");
+    }
+}
