@@ -283,7 +283,6 @@ mod tests {
             boot_time("cpu  1 2\nbtime 1700000000\nprocesses 3\n"),
             1_700_000_000
         );
-        assert!(Machine::observe().cpus >= 1);
     }
 
     #[test]
