@@ -42,6 +42,9 @@ pub struct Field {
     pub inline: bool,
     #[serde(default)]
     pub number: u32,
+    /// Values that the field may have, as published.
+    #[serde(default, rename = "enum")]
+    pub enumeration: Vec<String>,
 }
 
 /// A resource of a version.
@@ -112,6 +115,27 @@ impl Facts {
     #[must_use]
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<&Type> {
         self.types.get(self.kinds.get(&format!("{api_version}/{kind}"))?)
+    }
+
+    /// The name of the type of a whole object.
+    #[must_use]
+    pub fn kind_name(&self, api_version: &str, kind: &str) -> Option<&str> {
+        self.kinds
+            .get(&format!("{api_version}/{kind}"))
+            .map(String::as_str)
+    }
+
+    /// Fields of a type as they stand in JSON: those of inline fields in their place.
+    #[must_use]
+    pub fn fields(&self, type_: &str) -> Vec<&Field> {
+        let fields = self.types.get(type_).map_or(&[][..], |type_| &type_.fields);
+        fields
+            .iter()
+            .flat_map(|field| match field.inline {
+                true => self.fields(field.type_.trim_start_matches('*')),
+                false => vec![field],
+            })
+            .collect()
     }
 
     /// The resource that objects of a kind are kept in.

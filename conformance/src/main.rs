@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use conformance::differential::outcome::Outcome;
 use conformance::differential::report::failure;
+use conformance::differential::run::Server;
 use conformance::differential::{Suite, known};
 use conformance::owners;
 use conformance::suite;
@@ -40,6 +41,9 @@ struct Diff {
     /// Only cases whose id contains one of these.
     #[arg(long)]
     only: Vec<String>,
+    /// Send the generated cases to our server and show the answers with faults that need no kube-apiserver to be seen.
+    #[arg(long, conflicts_with_all = ["record", "upstream"])]
+    faults: bool,
     /// Show at most so many failing cases in full.
     #[arg(long, default_value_t = 40)]
     show: usize,
@@ -174,6 +178,9 @@ async fn diff(arguments: &Diff) -> Result<()> {
         return Ok(());
     };
     let ours = suite.server(ours).await?;
+    if arguments.faults {
+        return faults(&suite, &ours).await;
+    }
     let known = match &arguments.known {
         Some(path) => known::read(path)?,
         None => known::read(&root.join("known_differences.tsv"))?,
@@ -199,5 +206,14 @@ async fn diff(arguments: &Diff) -> Result<()> {
     if !report.is_good() {
         bail!("the answers differ");
     }
+    Ok(())
+}
+
+async fn faults(suite: &Suite, ours: &Server) -> Result<()> {
+    let (count, faulty) = suite.faults(ours).await?;
+    for outcome in &faulty {
+        println!("{}: {}", outcome.id, outcome.differences.join(", "));
+    }
+    println!("{count} generated cases, {} answered with a fault", faulty.len());
     Ok(())
 }

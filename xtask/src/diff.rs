@@ -26,6 +26,9 @@ pub(crate) struct Arguments {
     /// Compare a kube-apiserver with its own recorded answers: what differs then is a fault of the case or of the masks.
     #[arg(long, conflicts_with_all = ["live", "knarr", "record"])]
     upstream_again: bool,
+    /// Send the generated cases to ours and show the answers with faults that need no kube-apiserver to be seen.
+    #[arg(long, conflicts_with_all = ["live", "record", "upstream_again"])]
+    faults: bool,
     /// The kubeconfig of a running server of ours. Without it one is started from the binary of this tree.
     #[arg(long)]
     knarr: Option<PathBuf>,
@@ -67,6 +70,9 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
             "--upstream"
         };
         _upstream = add_upstream(config, arguments, &work, command.arg(flag))?;
+    }
+    if arguments.faults {
+        command.arg("--faults");
     }
     if arguments.record {
         command.arg("--record");

@@ -52,7 +52,7 @@ impl Case {
 }
 
 /// FNV-1a: the same on every machine and with every compiler.
-fn hash(text: &str) -> u64 {
+pub(crate) fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
@@ -126,7 +126,7 @@ impl Step {
     }
 
     /// Members of this step in the case file, without defaults: a new member of [`Step`] makes no recording stale.
-    fn told(&self) -> Result<Value> {
+    pub(crate) fn told(&self) -> Result<Value> {
         let defaults = serde_json::to_value(serde_json::from_value::<Self>(json!({}))?)?;
         let mut told = serde_json::to_value(self)?;
         if let Some(members) = told.as_object_mut() {
@@ -182,11 +182,7 @@ pub fn read_all(folder: &Path, facts: &Facts) -> Result<Vec<Case>> {
     }
     let mut cases = Vec::new();
     for path in yaml_files(folder)? {
-        let id = path
-            .strip_prefix(folder)?
-            .with_extension("")
-            .display()
-            .to_string();
+        let id = id_of(folder, &path)?;
         if id.starts_with("life/") {
             continue;
         }
@@ -202,6 +198,42 @@ pub fn read_all(folder: &Path, facts: &Facts) -> Result<Vec<Case>> {
     }
     cases.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(cases)
+}
+
+/// Object of a case file, with its placeholders.
+#[derive(Debug)]
+pub(crate) struct Object {
+    /// The file without `.yaml`: `core/pod/minimal`.
+    pub id: String,
+    pub requires: Vec<Value>,
+    pub object: Value,
+}
+
+/// The objects of all case files below `folder`.
+pub(crate) fn objects(folder: &Path) -> Result<Vec<Object>> {
+    let mut objects = Vec::new();
+    for path in yaml_files(folder)? {
+        let id = id_of(folder, &path)?;
+        if id.starts_with("life/") {
+            continue;
+        }
+        let file: File = read(&path)?;
+        objects.extend(file.object.map(|object| Object {
+            id,
+            requires: file.requires,
+            object,
+        }));
+    }
+    Ok(objects)
+}
+
+/// The path of a case file below its folder, without `.yaml`.
+fn id_of(folder: &Path, path: &Path) -> Result<String> {
+    Ok(path
+        .strip_prefix(folder)?
+        .with_extension("")
+        .display()
+        .to_string())
 }
 
 /// The object of every `minimal.yaml` below `folder`, with its placeholders.

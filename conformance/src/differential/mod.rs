@@ -4,7 +4,7 @@
 //! answer goes through the [`mask`], which replaces what cannot be the same (times, uids, revisions, addresses from a range)
 //! by placeholders, equal values by equal ones; then status code, headers and body must be equal ([`compare`],
 //! [`outcome`]). Upstream's answers are read from `conformance/recordings` ([`recording`]), or come from a kube-apiserver
-//! that runs beside ours. [`known`] lists the cases that may differ, with the reason: it only shrinks. [`report`] says what
+//! that runs beside ours. [`generated`] makes further cases from the facts of the kinds. [`known`] lists the cases that may differ, with the reason: it only shrinks. [`report`] says what
 //! differs.
 
 use std::collections::BTreeSet;
@@ -16,6 +16,8 @@ use anyhow::{Context, Result, bail};
 use crate::facts::Facts;
 use case::Case;
 use client::Client;
+use generated::Group;
+use generated::record::Records;
 use known::Known;
 use machinery_runtime::Runtime;
 use outcome::{Outcome, Upstream};
@@ -26,6 +28,7 @@ use run::Server;
 pub mod case;
 pub mod client;
 pub mod compare;
+pub mod generated;
 pub mod known;
 pub mod mask;
 pub mod outcome;
@@ -41,12 +44,20 @@ pub struct Suite {
     facts: Arc<Facts>,
     /// Chosen ones, sorted by id.
     pub cases: Vec<Case>,
+    /// Generated ones with a chosen probe.
+    groups: Vec<Group>,
+    /// Ids of all groups.
+    group_ids: BTreeSet<String>,
+    /// Parts of ids that were chosen; none for all.
+    only: Vec<String>,
     /// Ids of all that can be replayed, chosen or not.
     ids: BTreeSet<String>,
     /// All are chosen.
     whole: bool,
     /// `conformance/recordings`.
     folder: std::path::PathBuf,
+    /// `conformance/generated`.
+    generated: std::path::PathBuf,
 }
 
 impl Suite {
@@ -56,18 +67,25 @@ impl Suite {
         let mut cases = case::read_all(&root.join("cases"), &facts)?;
         let replayed = cases.iter().filter(|case| case.live_only.is_none());
         let ids = replayed.map(|case| case.id.clone()).collect();
+        let mut groups = generated::read_all(&root.join("cases"), &facts)?;
+        let group_ids = groups.iter().map(|group| group.case.id.clone()).collect();
         if !only.is_empty() {
-            cases.retain(|case| only.iter().any(|part| case.id.contains(part)));
+            cases.retain(|case| is_chosen(only, &case.id));
+            groups.retain(|group| group.compared().any(|probe| is_chosen(only, &group.id(probe))));
         }
-        if cases.is_empty() {
+        if cases.is_empty() && groups.is_empty() {
             bail!("no case has {} in its id", only.join(" or "));
         }
         Ok(Self {
             facts: Arc::new(facts),
             cases,
+            groups,
+            group_ids,
+            only: only.to_owned(),
             ids,
             whole: only.is_empty(),
             folder: root.join("recordings"),
+            generated: root.join("generated"),
         })
     }
 
@@ -88,10 +106,23 @@ impl Suite {
         known: Vec<Known>,
         tell: impl FnMut(&Outcome),
     ) -> Result<Report> {
-        let upstream = Upstream::Recorded(Recordings::read(&self.folder)?);
+        let records = Records::read(&self.generated)?;
+        let waits = |group: &&Group| records.answers(group).is_ok_and(|answers| answers.is_none());
+        let waiting = self.groups.iter().filter(waits);
+        let unrecorded = waiting.map(|group| group.compared().count()).sum();
+        let upstream = Upstream::Recorded(Recordings::read(&self.folder)?, records);
         let (cases, left_out) = self.replayed();
-        let outcomes = outcome::compare_all(&cases, &upstream, ours, tell).await;
-        Ok(Report::new(outcomes, known, left_out, self.whole))
+        let outcomes = self.compared(&cases, &upstream, ours, tell).await;
+        Ok(Report::new(outcomes, known, left_out, self.whole).with_unrecorded(unrecorded))
+    }
+
+    /// Sends the chosen groups of generated cases and returns the number of their probes, and those whose answers have
+    /// faults that show without upstream's.
+    ///
+    /// # Errors
+    /// An answer that does not come.
+    pub async fn faults(&self, ours: &Server) -> Result<(usize, Vec<Outcome>)> {
+        outcome::faults_of_groups(&self.groups, ours).await
     }
 
     /// Compares our answers with those of a running kube-apiserver.
@@ -103,8 +134,23 @@ impl Suite {
         tell: impl FnMut(&Outcome),
     ) -> Report {
         let cases: Vec<&Case> = self.cases.iter().collect();
-        let outcomes = outcome::compare_all(&cases, &Upstream::Live(Box::new(upstream)), ours, tell).await;
+        let upstream = Upstream::Live(Box::new(upstream));
+        let outcomes = self.compared(&cases, &upstream, ours, tell).await;
         Report::new(outcomes, known, Vec::new(), self.whole)
+    }
+
+    /// Outcomes of cases, and of chosen probes of the groups.
+    async fn compared(
+        &self,
+        cases: &[&Case],
+        upstream: &Upstream,
+        ours: &Server,
+        mut tell: impl FnMut(&Outcome),
+    ) -> Vec<Outcome> {
+        let mut outcomes = outcome::compare_all(cases, upstream, ours, &mut tell).await;
+        let chosen = |id: &str| self.only.is_empty() || is_chosen(&self.only, id);
+        outcomes.extend(outcome::compare_groups(&self.groups, upstream, ours, chosen, tell).await);
+        outcomes
     }
 
     /// Records the answers of a kube-apiserver to the chosen cases, and forgets cases that are gone. Returns how many were
@@ -131,6 +177,21 @@ impl Suite {
         recordings
             .write(&self.folder)
             .with_context(|| self.folder.display().to_string())?;
+        let mut records = Records::read(&self.generated)?;
+        if records.version != version {
+            records = Records::new(&version);
+        }
+        records.retain(|id| self.group_ids.contains(id));
+        outcome::record_groups(&self.groups, upstream, |group, answers| {
+            match answers.and_then(|answers| records.insert(group, answers)) {
+                Ok(()) => recorded += group.compared().count(),
+                Err(problem) => problems.push(format!("{}: {problem:#}", group.case.id)),
+            }
+        })
+        .await;
+        records
+            .write(&self.generated)
+            .with_context(|| self.generated.display().to_string())?;
         if !problems.is_empty() {
             bail!(
                 "{} cases are not recorded:\n{}",
@@ -153,4 +214,9 @@ impl Suite {
         }
         (replayed, left_out)
     }
+}
+
+/// Reports whether an id has one of the chosen parts.
+fn is_chosen(only: &[String], id: &str) -> bool {
+    only.iter().any(|part| id.contains(part))
 }

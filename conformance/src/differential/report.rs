@@ -13,6 +13,8 @@ pub struct Report {
     judgement: Judgement,
     /// Cases that were left out: id and reason.
     not_replayed: Vec<(String, String)>,
+    /// Generated cases to which no answers are recorded yet.
+    unrecorded: usize,
 }
 
 impl Report {
@@ -29,7 +31,14 @@ impl Report {
             outcomes,
             known,
             not_replayed,
+            unrecorded: 0,
         }
+    }
+
+    /// The report with the number of generated cases that wait for their recording.
+    #[must_use]
+    pub fn with_unrecorded(self, unrecorded: usize) -> Self {
+        Self { unrecorded, ..self }
     }
 
     /// Reports whether all answers are upstream's, or differ as the list says and nowhere less.
@@ -57,6 +66,12 @@ impl Report {
         }
         for (id, reason) in &self.not_replayed {
             lines.push(format!("{id} is not replayed: {reason}"));
+        }
+        if self.unrecorded > 0 {
+            lines.push(format!(
+                "{} generated cases are not recorded and were not sent",
+                self.unrecorded
+            ));
         }
         let Judgement {
             passed,
@@ -132,12 +147,13 @@ mod tests {
             outcome("core/a:passes", &[]),
         ];
         let left_out = vec![("core/a:live".to_owned(), "it asks the clock".to_owned())];
-        let report = Report::new(outcomes, vec![known], left_out, true);
+        let report = Report::new(outcomes, vec![known], left_out, true).with_unrecorded(7);
         assert!(!report.is_good());
         assert_eq!(
             report.to_string(),
             "core/a:fails\n  step 2: GET /a\n      body.x: upstream 3, ours 4\n\
              core/a:live is not replayed: it asks the clock\n\
+             7 generated cases are not recorded and were not sent\n\
              4 cases: 1 passed, 1 differ only as known, 1 failed; 1 not replayed"
         );
     }

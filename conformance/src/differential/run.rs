@@ -48,9 +48,9 @@ pub struct StepAnswer {
 }
 
 /// One server within one case.
-struct Side<'a> {
-    client: &'a Client,
-    variables: Variables,
+pub(super) struct Side<'a> {
+    pub client: &'a Client,
+    pub variables: Variables,
     mask: Mask,
     watches: HashMap<String, TaskHandle<Result<Answer>>>,
 }
@@ -98,7 +98,7 @@ impl Server {
         Ok(version.to_owned())
     }
 
-    fn side<'a>(&'a self, case: &Case) -> Side<'a> {
+    pub(super) fn side<'a>(&'a self, case: &Case) -> Side<'a> {
         let namespace = case.namespace();
         let mut variables = Variables::default();
         variables.set("ns", namespace.clone().into());
@@ -124,7 +124,7 @@ impl Server {
     }
 
     /// A namespace with a service account in it, and what the case requires.
-    async fn prepare(&self, side: &mut Side<'_>, case: &Case) -> Result<()> {
+    pub(super) async fn prepare(&self, side: &mut Side<'_>, case: &Case) -> Result<()> {
         let mut objects = vec![
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "{ns}"}}),
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}),
@@ -206,7 +206,7 @@ impl Server {
         anyhow::bail!("{} never came to {until:?}", request.uri())
     }
 
-    fn request(&self, variables: &Variables, step: &Step) -> Result<Request<Vec<u8>>> {
+    pub(super) fn request(&self, variables: &Variables, step: &Step) -> Result<Request<Vec<u8>>> {
         let line = variables.text(&step.request);
         let (method, path) = line
             .split_once(' ')

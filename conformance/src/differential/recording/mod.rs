@@ -183,7 +183,7 @@ fn area(id: &str) -> &str {
     id.split('/').next().unwrap_or(id)
 }
 
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     if folder.try_exists()? {
         for entry in fs::read_dir(folder)? {
