@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 use crate::differential::case::hash;
 use crate::differential::compare::Seen;
 
+/// The answer to a probe that is not answered alike twice.
+pub(super) const VARIES: &str = "varies";
+
 /// Texts are cut here: some messages quote whole objects.
 const TEXT_MAX: usize = 200;
 

@@ -18,6 +18,7 @@ use crate::facts::Facts;
 pub(crate) mod answer;
 pub(crate) mod record;
 mod requests;
+mod rights;
 pub(crate) mod run;
 mod values;
 mod walk;
@@ -154,7 +155,7 @@ pub(crate) fn read_all(folder: &Path, facts: &Facts) -> Result<Vec<Group>> {
                 probes: requests::of_options(&object.object, resource)?,
             });
             let mut case = case(format!("{id}:rights"));
-            case.requires.extend(requests::bindings());
+            case.requires.extend(rights::bindings());
             groups.push(Group {
                 case,
                 probes: requests::of_rights(resource)?,

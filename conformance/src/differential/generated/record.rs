@@ -18,13 +18,11 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::Group;
+use super::answer::VARIES;
 use super::run::Answers;
 
 const HEAD: &str = "# Answers of kube-apiserver ";
 const HEAD_END: &str = "; written by `cargo xtask diff --record`.";
-/// The answer to a probe that is not answered alike twice.
-pub(super) const VARIES: &str = "varies";
-
 /// Recorded answers by the id of the group.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Records {

@@ -15,14 +15,6 @@ const USERS: [(&str, Option<&str>); 4] = [
     ("system:node:n1", Some("system:nodes")),
 ];
 
-/// Cluster roles that are whole without the controller that aggregates roles.
-const BINDINGS: [(&str, &str); 4] = [
-    ("tenant", "system:aggregate-to-admin"),
-    ("tenant", "system:aggregate-to-edit"),
-    ("tenant", "system:aggregate-to-view"),
-    ("viewer", "system:aggregate-to-view"),
-];
-
 /// Parameters of a read of the collection: a name, and the query.
 const READS: &[(&str, &str)] = &[
     ("limit-negative", "limit=-1"),
@@ -362,19 +354,6 @@ pub(super) fn of_rights(resource: &Resource) -> Result<Vec<Probe>> {
         }
     }
     Ok(probes)
-}
-
-/// Bindings in the namespace of a group `rights`.
-pub(super) fn bindings() -> Vec<Value> {
-    let binding = |(user, role): &(&str, &str)| {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": format!("{user}-{}", role.replace(':', "-"))},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
-        })
-    };
-    BINDINGS.iter().map(binding).collect()
 }
 
 /// Creates the object: what follows changes it.

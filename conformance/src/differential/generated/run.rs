@@ -3,8 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::answer::compact;
-use super::record::VARIES;
+use super::answer::{VARIES, compact};
 use super::{Base, Group, Probe};
 use crate::differential::compare::{self, Seen};
 use crate::differential::mask::Mask;

@@ -25,7 +25,7 @@ pub(crate) struct Pool {
     pub(crate) counters: BTreeMap<Box<str>, Amounts>,
     /// Selectors of nodes in it: of slices, or of each of their devices.
     steps: usize,
-    /// Where its slices contradict each other: those of a node by themselves, if they are as many as they say.
+    /// Slices of each node by themselves, if they are as many as they say; filled if all of them contradict each other.
     alone: BTreeMap<Box<str>, Pool>,
 }
 
