@@ -28,7 +28,7 @@ pub use edit::edited;
 pub use fields_v1::Unreadable;
 pub use initial_fields::UnownedMembers;
 pub use literal::Literal;
-pub use set::{ANY_ELEMENT, Element, FieldSet, ShownBytes};
+pub use set::{Element, FieldSet, ShownBytes};
 pub use steps::Steps;
 
 use crate::json::{DecodeError, Strictness, decode_json};

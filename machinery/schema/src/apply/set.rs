@@ -34,9 +34,6 @@ impl fmt::Display for Element {
     }
 }
 
-/// In paths of [`FieldSet::only`]: any element.
-pub const ANY_ELEMENT: &str = "*";
-
 /// A set of paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSet(pub(super) BTreeMap<Element, Member>);
@@ -113,31 +110,6 @@ impl FieldSet {
                 self.0.remove(&element);
             }
         }
-    }
-
-    /// The paths on the way to `paths` and below them; [`ANY_ELEMENT`] is any element (structured-merge-diff's
-    /// `FilterIncludeMatches`).
-    #[must_use]
-    pub fn only(&self, paths: &[&[&str]]) -> Self {
-        let mut out = Self::default();
-        for (element, member) in &self.0 {
-            let here = |step: &str| match element {
-                _ if step == ANY_ELEMENT => true,
-                Element::Field(name) => name == step,
-                _ => false,
-            };
-            let splits = paths.iter().filter_map(|path| path.split_first());
-            let rests: Vec<&[&str]> = splits
-                .filter(|(step, _)| here(step))
-                .map(|(_, rest)| rest)
-                .collect();
-            if rests.iter().any(|rest| rest.is_empty()) {
-                out.0.insert(element.clone(), member.clone());
-            } else if !rests.is_empty() {
-                out.put(element.clone(), member.own, member.below.only(&rests));
-            }
-        }
-        out
     }
 
     /// Elements at all levels.
