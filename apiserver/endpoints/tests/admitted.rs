@@ -156,7 +156,7 @@ fn cases() -> Vec<Case> {
             maps,
             JSON,
             NONE,
-            (Delete, "v1 ConfigMap", "configmaps", "a", "applied"),
+            (Delete, "v1 ConfigMap", "configmaps", "a", ""),
         ),
         Case(
             Method::POST,

@@ -70,8 +70,10 @@ const PROOFS: [(&str, Proof); 22] = [
 ];
 
 /// Tasks of the server that belong to one request, connection or object, or end by themselves.
-const SHORT_LIVED: [&str; 14] = [
+const SHORT_LIVED: [&str; 15] = [
     "additional-latency",
+    // Ends when its batch is sent or given up.
+    "audit-webhook",
     "connection",
     // Begins again by itself.
     "definition cleanup",

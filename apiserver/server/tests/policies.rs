@@ -95,7 +95,7 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn policy_sees_no_name_where_a_collection_is_deleted() {
     let world = World::new().await;
-    let checks = json!([{"expression": "request.operation != 'DELETE' || request.name == ''",
+    let checks = json!([{"expression": "request.operation != 'DELETE' || !has(request.name)",
         "messageExpression": "'deletes ' + request.name + ' of ' + oldObject.metadata.name"}]);
     world
         .enforce("p", json!({"validations": checks}), json!({}))

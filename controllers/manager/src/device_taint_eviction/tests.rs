@@ -115,7 +115,9 @@ fn device_taint_of_a_slice_of_another_node_counts_for_its_own_pods_alone() {
         let mut world = World::new();
         let of_node = |(generation, node, taints): (i64, Option<&str>, &Value)| {
             let mut own = slice(generation, taints);
-            own["spec"]["nodeName"] = json!(node);
+            if let Some(node) = node {
+                own["spec"]["nodeName"] = json!(node);
+            }
             own
         };
         world.slices = slices.into_iter().map(of_node).collect();
