@@ -29,7 +29,9 @@ const OF_ONE_THING: &[&str] = &[
     "forwarded port",
     "healthz connection",
     "kubelet connection",
+    "log query",
     "log stream",
+    "system log",
     // These begin again by themselves.
     "object watch",
     "pod certificate request watch",

@@ -45,7 +45,7 @@ enum Proof {
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 29] = [
+const PROOFS: [(&str, Proof); 30] = [
     ("class weights", Proof::WeighsClasses),
     ("component events", Proof::RecordsEvents),
     ("device plugins", Proof::TakesPlugins),
@@ -62,6 +62,7 @@ const PROOFS: [(&str, Proof); 29] = [
     ("node lease", Proof::RenewsLease),
     ("node status", Proof::WritesStatus),
     ("node watch", Proof::SeesTheNodeClosed),
+    ("oom events", Proof::Runs),
     ("plugins", Proof::TakesDrivers),
     ("pod resources", Proof::ListsResources),
     ("pod storage", Proof::Runs),
