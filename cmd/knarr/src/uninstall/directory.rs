@@ -66,6 +66,7 @@ const AGENT: Layout = Layout {
         "local-volumes",
         "logs",
         "memory_manager_state",
+        "oom-watcher",
         "plugins",
         "plugins_registry",
         "pod-resources",
