@@ -44,6 +44,7 @@ const AGENT: Layout = Layout {
         "agent.log",
         "agent.log.1",
         "agent.pid",
+        "checkpoints",
         "client-ca.crt",
         "cluster-facts.json",
         "cni",
