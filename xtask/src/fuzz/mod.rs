@@ -81,6 +81,8 @@ const TARGETS: [Targets; 19] = [
             "log_line_fuzz_never_panics",
             "env_file_fuzz_never_panics",
             "pull_secret_fuzz_never_panics",
+            "credential_plugin_answer_fuzz_never_panics",
+            "oom_lines_fuzz_never_panics",
         ],
     ),
     targets("node-cri", &["archive_fuzz_never_panics"]),
