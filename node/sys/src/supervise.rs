@@ -55,7 +55,7 @@ impl Supervised {
         self.keep_repaired(runtime, |_| std::future::ready(())).await;
     }
 
-    /// The same, where one that ended soon is repaired before it is started again; the repair gets the last line of its log.
+    /// The same, where one that has ended is repaired before it is started again; the repair gets the last line of its log.
     pub async fn keep_repaired<Repair, Repaired>(self, runtime: Runtime, repair: Repair)
     where
         Repair: Fn(String) -> Repaired,
@@ -78,11 +78,13 @@ impl Supervised {
                 }
                 Err(error) => tracing::error!(name = self.name, %error, "not started"),
             }
-            if runtime.monotonic() - began >= WELL_AFTER {
+            let lasted = runtime.monotonic() - began;
+            // Whatever time it took until it ended: a busy machine is slow to fail.
+            repair(last_line(&self.daemon.log).unwrap_or_default()).await;
+            if lasted >= WELL_AFTER {
                 pause = PAUSE.0;
                 continue;
             }
-            repair(last_line(&self.daemon.log).unwrap_or_default()).await;
             runtime.sleep(pause).await;
             pause = (pause * 2).min(PAUSE.1);
         }
