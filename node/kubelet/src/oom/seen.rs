@@ -1,4 +1,4 @@
-//! The last record of a kill that was reported, on disk: an agent that starts again reports it no second time, and those of the
+//! The last record of a machine's kill that was reported, on disk: an agent that starts again reports it no second time, and those of the
 //! meantime once. Upstream's kubelet reports all of the boot at each start.
 
 use std::path::{Path, PathBuf};

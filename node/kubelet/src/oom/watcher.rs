@@ -72,26 +72,28 @@ impl Watcher {
             return Ok(());
         };
         let kill = parser.read(&record.text);
-        if let Some(kill) = kill.filter(|_| self.seen.is_new(record.sequence)) {
-            self.seen.advance(record.sequence);
-            let seen = self.seen.clone();
-            // One that is not written is reported again by the next agent.
-            let _ = self.context.runtime.blocking(move || seen.save()).await;
-            self.report(&kill);
-        }
-        Ok(())
-    }
-
-    fn report(&self, kill: &OomKill) {
+        let Some(kill) = kill.filter(|_| self.seen.is_new(record.sequence)) else {
+            return Ok(());
+        };
         if kill.limited != MACHINE {
+            // A pod's own limit, as often as it likes: nothing is written of it.
             tracing::debug!(
                 group = kill.limited,
                 process = kill.process,
                 pid = kill.pid,
                 "OOM kill in a group"
             );
-            return;
+            return Ok(());
         }
+        self.seen.advance(record.sequence);
+        let seen = self.seen.clone();
+        // One that is not written is reported again by the next agent.
+        let _ = self.context.runtime.blocking(move || seen.save()).await;
+        self.report(&kill);
+        Ok(())
+    }
+
+    fn report(&self, kill: &OomKill) {
         let Some(left_out) = self.events.should_log(self.context.runtime.monotonic()) else {
             return;
         };
