@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use node_cri::{CriError, v1};
+use node_cri::{CriClient, CriError, v1};
 use node_sys::cgroup::CgroupStats;
 
 use super::listing::{ListedContainer, ListedPod, running_pods};
 use crate::containers::resources::pod_cgroup;
 use crate::managers::ManagerContext;
 use crate::pods::uid;
+
+/// Requests of a list that the runtime cannot make.
+const LIST_TRIES: u32 = 3;
 
 /// Everything at one moment.
 #[derive(Debug)]
@@ -85,11 +88,22 @@ type RunningPod = (Timestamp, Vec<ContainerFigures>);
 /// Reads the running pods from the runtime, by uid.
 async fn running(context: &ManagerContext) -> Result<HashMap<String, RunningPod>, CriError> {
     let cri = &context.workers.control.cri;
-    let (pods, stats) = futures::try_join!(
-        running_pods(cri),
-        cri.list_container_stats(v1::ListContainerStatsRequest { filter: None }),
-    )?;
-    Ok(with_stats(pods, stats.stats))
+    let (pods, stats) = futures::try_join!(running_pods(cri), container_stats(cri))?;
+    Ok(with_stats(pods, stats))
+}
+
+/// Figures of all containers. containerd 1.6 fails the whole list where one goes while it is made, so it is requested again:
+/// a pod whose containers come and go takes the figures of no other.
+async fn container_stats(cri: &CriClient) -> Result<Vec<v1::ContainerStats>, CriError> {
+    let mut left = LIST_TRIES;
+    loop {
+        left -= 1;
+        let listed = cri.list_container_stats(v1::ListContainerStatsRequest { filter: None });
+        match listed.await {
+            Err(error) if left > 0 && error.is_final() => {}
+            listed => return listed.map(|listed| listed.stats),
+        }
+    }
 }
 
 /// A container that the runtime has no figures of has just begun or ended, and is left out.
@@ -118,8 +132,34 @@ fn with_stats(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use crate::pods::observed::label;
     use crate::server::usage::listing::join;
+
+    /// A runtime that gives each call this code, and counts the calls.
+    fn failing(code: &'static str) -> (CriClient, Arc<AtomicU32>) {
+        let calls = Arc::<AtomicU32>::default();
+        let count = Arc::clone(&calls);
+        let answer = move |_request| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let answer = http::Response::builder().header("grpc-status", code);
+            let answer = answer.header("content-type", "application/grpc");
+            std::future::ready(Ok(answer.body(tonic::body::Body::empty()).unwrap()))
+        };
+        let transport = node_cri::Transport::new(tower::service_fn(answer));
+        (CriClient::connect_through(transport, "/nowhere".into()), calls)
+    }
+
+    #[tokio::test]
+    async fn metrics_that_the_runtime_cannot_list_are_requested_a_few_times() {
+        // UNKNOWN is what containerd says where a container has gone; UNAVAILABLE has no answer of a runtime.
+        for (code, expected) in [("2", 3), ("14", 1)] {
+            let (cri, calls) = failing(code);
+            assert!(container_stats(&cri).await.is_err());
+            assert_eq!(calls.load(Ordering::Relaxed), expected, "{code}");
+        }
+    }
 
     #[test]
     fn metrics_ended_containers_are_left_out() {
