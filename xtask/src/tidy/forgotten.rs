@@ -1,12 +1,9 @@
 //! Steps of an addition that no compiler misses: a file that no module names, a file of a kind that its `KIND` does not call,
 //! a recipe that does not say what notices, a command of `cargo xtask` that the page for contributors lacks.
 
+use super::Texts;
 use super::is_test;
-use std::collections::BTreeMap;
 use std::path::Path;
-
-/// Text files by path from the root.
-type Texts = BTreeMap<String, String>;
 
 const KINDS: &str = "apiserver/registry/src/kinds/";
 const RECIPES: &str = "docs/recipes/README.md";
@@ -126,12 +123,8 @@ pub(super) fn commands(texts: &Texts) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::texts_of as texts;
     use super::*;
-
-    fn texts(files: &[(&str, &str)]) -> Texts {
-        let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
-        files.iter().map(owned).collect()
-    }
 
     #[test]
     fn sources_without_a_module_are_found() {

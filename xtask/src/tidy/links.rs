@@ -1,10 +1,8 @@
 //! Links of the pages: each leads to a file, and to a heading of it where it names a part.
 
+use super::Texts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
-
-/// Text files by path from the root.
-type Texts = BTreeMap<String, String>;
 
 /// Links of Markdown pages to files that are not there.
 pub(super) fn links(texts: &Texts, exists: impl Fn(&Path) -> bool) -> Vec<String> {
@@ -105,12 +103,8 @@ fn plain(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use super::super::texts_of as texts;
     use super::*;
-
-    fn texts(files: &[(&str, &str)]) -> Texts {
-        let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
-        files.iter().map(owned).collect()
-    }
 
     #[test]
     fn links_lead_to_files() {

@@ -198,8 +198,18 @@ fn reasons(config: &Config, metadata: &Metadata) -> Result<Vec<String>> {
 /// A file longer than this is two subjects, unless it is one long table.
 const MAX_LINES: usize = 700;
 
+/// Text files by path from the root.
+type Texts = BTreeMap<String, String>;
+
+/// Files of a test, by path.
+#[cfg(test)]
+fn texts_of(files: &[(&str, &str)]) -> Texts {
+    let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
+    files.iter().map(owned).collect()
+}
+
 /// The text files that git tracks, by path from the root.
-fn texts(config: &Config) -> Result<BTreeMap<String, String>> {
+fn texts(config: &Config) -> Result<Texts> {
     let listed = process::output(
         process::command("git")
             .current_dir(&config.root)

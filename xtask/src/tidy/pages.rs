@@ -1,11 +1,9 @@
 //! Pages that point at each other: decisions have one number each, an index and no dead reference; the summary of the site
 //! has every page.
 
+use super::Texts;
 use super::links::targets;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Text files by path from the root.
-type Texts = BTreeMap<String, String>;
 
 const DECISIONS: &str = "docs/decisions/";
 
@@ -129,12 +127,8 @@ pub(super) fn summary(texts: &Texts) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::texts_of as texts;
     use super::*;
-
-    fn texts(files: &[(&str, &str)]) -> Texts {
-        let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
-        files.iter().map(owned).collect()
-    }
 
     #[track_caller]
     fn check_decisions(files: &[(&str, &str)], expected: &[&str]) {

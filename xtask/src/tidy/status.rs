@@ -1,11 +1,9 @@
 //! The README's table of features is true: it names what the server stores without effect, leads to the open points of each
 //! feature, and counts the specs that pass.
 
+use super::Texts;
 use super::links::{name, targets};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Text files by path from the root.
-type Texts = BTreeMap<String, String>;
+use std::collections::BTreeSet;
 
 const KINDS: &str = "apiserver/registry/src/kinds/";
 const OPEN: &str = "docs/open-points.md";
@@ -84,12 +82,8 @@ pub(super) fn specs(texts: &Texts) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::texts_of as texts;
     use super::*;
-
-    fn texts(files: &[(&str, &str)]) -> Texts {
-        let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
-        files.iter().map(owned).collect()
-    }
 
     #[test]
     fn readme_names_the_resources_without_effect() {
