@@ -11,7 +11,7 @@ use crate::facts::{Facts, Resource};
 const USERS: [(&str, Option<&str>); 4] = [
     ("tenant", None),
     ("viewer", None),
-    ("nobody", None),
+    ("none", None),
     ("system:node:n1", Some("system:nodes")),
 ];
 
