@@ -55,7 +55,7 @@ spec:
 }
 
 /// kubectl as a bare client of one address: no kubeconfig, these credentials.
-fn ask(story: &Kubectl, server: &str, credentials: &[&str], words: &[&str]) -> Output {
+pub(crate) fn ask(story: &Kubectl, server: &str, credentials: &[&str], words: &[&str]) -> Output {
     let mut command = story.host.command(&story.program);
     command.args([
         "--kubeconfig=/dev/null",
@@ -131,7 +131,7 @@ impl NodeServer<'_> {
     }
 }
 
-fn token_of(story: &Kubectl, account: &str) -> String {
+pub(crate) fn token_of(story: &Kubectl, account: &str) -> String {
     let token = story.kubectl(&["create", "token", account]);
     format!("--token={}", token.trim())
 }

@@ -1,7 +1,9 @@
-//! Requests to a node's own server, by way of the API server.
+//! Requests to a node's own server, by way of the API server and at its own address.
 
+use super::access::{ask, token_of};
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;
+use crate::support::kubectl::{Kubectl, text};
 
 pub(crate) fn the_node_runs_commands_and_shows_logs_and_pages(cluster: &Cluster) {
     let story = cluster.namespace("requests");
@@ -39,4 +41,31 @@ pub(crate) fn the_node_runs_commands_and_shows_logs_and_pages(cluster: &Cluster)
     assert!(words.contains("subresource(s)=[statusz]"), "{words}");
     let flags = get("flagz");
     assert!(flags.contains("\nenable-system-log-query=false\n"), "{flags}");
+    answers_at_its_own_address(&story);
+}
+
+/// What the API server's account may not, one with a role of its own may.
+fn answers_at_its_own_address(story: &Kubectl) {
+    let name = "node-requests";
+    let create = |words: &[&str]| story.kubectl(&[&["create"], words].concat());
+    let resources = "--resource=nodes/statusz,nodes/checkpoint";
+    create(&["clusterrole", name, "--verb=get,create", resources]);
+    create(&["serviceaccount", "keeper"]);
+    let (role, account) = ("--clusterrole=node-requests", "--serviceaccount=requests:keeper");
+    create(&["clusterrolebinding", name, role, account]);
+    let node = "{.items[0].status.addresses[?(@.type==\"InternalIP\")].address}";
+    let server = format!("https://{}:10250", story.field("nodes", node));
+    let token = token_of(story, "keeper");
+    let at = |words: &[&str]| ask(story, &server, &[&token], words);
+    let page = at(&["get", "--raw", "/statusz"]);
+    assert!(text(&page.stdout).contains("kubelet statusz"), "{page:?}");
+    let refused = at(&[
+        "create",
+        "--raw",
+        "/checkpoint/requests/main/main",
+        "-f",
+        "/dev/null",
+    ]);
+    let without = "checkpointing of requests/main/main failed (rpc error: code = Unimplemented desc = ";
+    assert!(text(&refused.stderr).contains(without), "{refused:?}");
 }
