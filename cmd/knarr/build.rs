@@ -25,7 +25,10 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "cargo speaks to a build script by its environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "cargo speaks to a build script by its environment"
+)]
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
 }
