@@ -4,8 +4,9 @@
 //! Names of kinds and keys ([`names`], [`key`]), where in an object something is wrong ([`field`]),
 //! a request's user ([`user`]), which objects are meant ([`predicate`] of [`label_selector`] and [`field_selector`]), amounts
 //! ([`quantity`]), name syntax ([`syntax`]), times ([`go_time`]), the small parsed header beside an encoded object ([`header`]) and its packed [`fields`], objects as they are
-//! stored ([`shared`]), the words for connections that fail ([`dial`]) and what release this is ([`version`]).
+//! stored ([`shared`]), the words for connections that fail ([`dial`]), what release this is ([`version`]) and the pages on which a component says so ([`debug_page`]).
 
+pub mod debug_page;
 pub mod dial;
 pub mod error_chain;
 pub mod field;

@@ -44,7 +44,7 @@ pub(crate) fn the_node_runs_commands_and_shows_logs_and_pages(cluster: &Cluster)
     answers_at_its_own_address(&story);
 }
 
-/// What the API server's account may not, one with a role of its own may.
+/// Asks the node at its own address, as an account whose role names what the role of the API server leaves out.
 fn answers_at_its_own_address(story: &Kubectl) {
     let name = "node-requests";
     let create = |words: &[&str]| story.kubectl(&[&["create"], words].concat());

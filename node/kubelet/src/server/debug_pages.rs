@@ -7,29 +7,18 @@ use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, Response, StatusCode};
 use jiff::Timestamp;
+use machinery_meta::debug_page::{Form, GROUP, Process, VERSION, flags_text};
 use serde_json::{Map, Value, json};
 
 use super::response::{Body, text, with_type};
 
 const COMPONENT: &str = "kubelet";
-const GROUP: &str = "config.k8s.io";
-const VERSION: &str = "v1beta1";
-const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
-                       guarantees and is for debugging purposes only.";
 /// Paths that upstream's page lists: those of its handlers without a route.
 const PATHS: [&str; 5] = ["/configz", "/debug", "/flagz", "/healthz", "/metrics"];
-const OFFERED: &str = "application/json, application/yaml, text/plain";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Text,
-    Json,
-    Yaml,
-}
 
 /// Facts of this process.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Process<'a> {
+pub(super) struct Agent<'a> {
     pub(super) began: Timestamp,
     pub(super) now: Timestamp,
     /// As `kubectl get nodes` shows it.
@@ -37,51 +26,40 @@ pub(super) struct Process<'a> {
 }
 
 /// `/statusz`.
-pub(super) fn statusz(process: Process<'_>, headers: &HeaderMap) -> Response<Body> {
-    let uptime = process.now.duration_since(process.began).as_secs().max(0);
-    let binary = process.version.trim_start_matches('v');
+pub(super) fn statusz(agent: Agent<'_>, headers: &HeaderMap) -> Response<Body> {
+    let binary = agent.version.trim_start_matches('v');
     let emulated: Vec<&str> = binary.split(['.', '-', '+']).take(2).collect();
-    let emulated = emulated.join(".");
+    let process = Process {
+        component: COMPONENT,
+        began: agent.began,
+        now: agent.now,
+        language: "rust",
+        binary_version: binary,
+        emulation_version: &emulated.join("."),
+        paths: &PATHS,
+    };
     match form(headers, "Statusz") {
         None => not_acceptable(),
-        Some(Form::Text) => text(
-            StatusCode::OK,
-            format!(
-                "\n{COMPONENT} statusz\n{WARNING}\n\nStarted: {}\nUp: {} hr {:02} min {:02} sec\nGo version: rust\nBinary \
-                 version: {binary}\nEmulation version: {emulated}\nPaths: {}\n",
-                process.began.strftime("%a %b %e %H:%M:%S UTC %Y"),
-                uptime / 3_600,
-                uptime / 60 % 60,
-                uptime % 60,
-                PATHS.join(" "),
-            ),
-        ),
+        Some(Form::Text) => text(StatusCode::OK, process.text()),
         Some(form) => {
             let members = json!({
-                "startTime": process.began.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-                "uptimeSeconds": uptime,
-                "goVersion": "rust",
-                "binaryVersion": binary,
-                "emulationVersion": emulated,
-                "paths": PATHS,
+                "startTime": process.start_time(),
+                "uptimeSeconds": process.uptime_seconds(),
+                "goVersion": process.language,
+                "binaryVersion": process.binary_version,
+                "emulationVersion": process.emulation_version,
+                "paths": process.paths,
             });
             object("Statusz", members, form)
         }
     }
 }
 
-/// `/flagz`. No flag holds a secret: secrets are in files.
+/// `/flagz`.
 pub(super) fn flagz(flags: &[(String, String)], headers: &HeaderMap) -> Response<Body> {
     match form(headers, "Flagz") {
         None => not_acceptable(),
-        Some(Form::Text) => {
-            let mut page = format!("\n{COMPONENT} flagz\n{WARNING}\n");
-            for (name, value) in flags {
-                // Writing to a string does not fail.
-                let _ = writeln!(page, "{name}={value}");
-            }
-            text(StatusCode::OK, page)
-        }
+        Some(Form::Text) => text(StatusCode::OK, flags_text(COMPONENT, flags)),
         Some(form) => {
             let flags: Map<String, Value> = flags
                 .iter()
@@ -107,34 +85,7 @@ fn form(headers: &HeaderMap, page: &str) -> Option<Form> {
     let accepted = headers
         .get(ACCEPT)
         .map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let accepted = accepted.unwrap_or_default();
-    match accepted.trim().is_empty() {
-        true => Some(Form::Text),
-        false => accepted.split(',').find_map(|range| form_of(range, page)),
-    }
-}
-
-fn form_of(range: &str, page: &str) -> Option<Form> {
-    let mut parts = range.split(';').map(str::trim);
-    let media_type = parts.next()?;
-    let mut wanted = [("as", page, false), ("v", VERSION, false), ("g", GROUP, false)];
-    for part in parts {
-        let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        if let Some((_, own, named)) = wanted.iter_mut().find(|(own, ..)| *own == name) {
-            if value != *own {
-                return None;
-            }
-            *named = true;
-        }
-    }
-    let is_object = wanted.iter().all(|(.., named)| *named);
-    let is_plain = !wanted.iter().any(|(.., named)| *named);
-    match media_type {
-        "text/plain" | "text/*" | "*/*" if is_plain => Some(Form::Text),
-        "application/json" if is_object => Some(Form::Json),
-        "application/yaml" if is_object => Some(Form::Yaml),
-        _ => None,
-    }
+    Form::of(&accepted.unwrap_or_default(), page)
 }
 
 fn object(kind: &str, members: Value, form: Form) -> Response<Body> {
@@ -167,7 +118,7 @@ fn not_acceptable() -> Response<Body> {
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": format!("only the following media types are accepted: {OFFERED}"),
+        "message": format!("only the following media types are accepted: {}", Form::OFFERED.join(", ")),
         "reason": "NotAcceptable",
         "code": 406,
     });
@@ -188,7 +139,7 @@ mod tests {
             headers.insert(ACCEPT, accept.parse().unwrap());
         }
         let began: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
-        let process = Process {
+        let agent = Agent {
             began,
             now: began + jiff::SignedDuration::from_secs(3_723),
             version: "v1.37.1-knarr",
@@ -198,7 +149,7 @@ mod tests {
             ("b".to_owned(), "x y".to_owned()),
         ];
         let answer = match kind {
-            "Statusz" => statusz(process, &headers),
+            "Statusz" => statusz(agent, &headers),
             _ => flagz(&flags, &headers),
         };
         let status = answer.status().as_u16();

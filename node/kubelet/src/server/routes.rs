@@ -160,7 +160,7 @@ impl Server {
             ["metrics"] => metrics::metrics(context, &self.usage, &self.serving).await,
             ["metrics", "resource"] => metrics::resource(context, &self.usage).await,
             ["configz"] => json(&configz::configz(&context.config, &context.facts)),
-            ["statusz"] => debug_pages::statusz(self.process(), request.headers()),
+            ["statusz"] => debug_pages::statusz(self.agent(), request.headers()),
             ["flagz"] => debug_pages::flagz(&context.config.flags, request.headers()),
             ["logs", ..] => {
                 let logs = &self.system_logs;
@@ -215,8 +215,8 @@ impl Server {
         })
     }
 
-    fn process(&self) -> debug_pages::Process<'_> {
-        debug_pages::Process {
+    fn agent(&self) -> debug_pages::Agent<'_> {
+        debug_pages::Agent {
             began: self.began,
             now: self.context.runtime.now(),
             version: &self.context.config.version,
