@@ -1,7 +1,9 @@
 //! Configurations of authentication and authorization that cannot be used, in upstream's words.
 
+use crate::authorization_options::NO_POLICY_FILE;
 use apiserver_auth::KubeconfigError;
 use apiserver_auth::authn::structured::ConfigurationProblems;
+use apiserver_auth::authz::abac::PolicyFileError;
 use apiserver_egress::RemoteError;
 use machinery_meta::FieldError;
 use std::path::PathBuf;
@@ -31,4 +33,8 @@ pub enum AuthorizationError {
     Load { path: PathBuf, why: String },
     #[error("{0}")]
     Kubeconfig(#[from] KubeconfigError),
+    #[error("{0}")]
+    Policies(#[from] PolicyFileError),
+    #[error("{}", NO_POLICY_FILE)]
+    NoPolicyFile,
 }

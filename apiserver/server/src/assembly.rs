@@ -332,6 +332,7 @@ impl Access {
             reader: Arc::clone(&ground.reader),
             nodes,
             rbac: Arc::clone(&rbac),
+            abac: Arc::default(),
             dialer: ground.dialer.clone(),
             observer: AuthorizationWebhookMetrics::new(ground.metrics.families())?,
         };

@@ -1,17 +1,20 @@
 //! Authorizers by `--authorization-config` or flags; a changed file is put in use while the server runs.
 
 use crate::access_error::AuthorizationError;
+use crate::authorization_options::AuthorizationOptions;
 use crate::config::ServerConfig;
 use crate::error::ServerError;
 use crate::file_reload;
 use crate::metrics::{Metrics, ReloadMetrics};
 use crate::reload::{Reload, ReloadError};
+use apiserver_auth::authz::abac::AbacAuthorizer;
 use apiserver_auth::authz::{AuthorizationConfiguration, AuthorizerChain, AuthorizerParts, AuthorizerRules};
 use machinery_runtime::Runtime;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const CONFIG_FLAG: &str = "--authorization-config";
+const POLICY_FLAG: &str = "--authorization-policy-file";
 const WEBHOOK: &str = "Webhook";
 
 /// The authorizers that a file names.
@@ -31,16 +34,37 @@ fn fixed(rules: &[AuthorizerRules]) -> BTreeSet<&'static str> {
     modes.filter(|mode| *mode != WEBHOOK).collect()
 }
 
+/// The policies, where one of the authorizers is of the mode `ABAC`. They stay as they are while the server runs, as upstream's.
+fn policies(
+    options: &AuthorizationOptions,
+    rules: &[AuthorizerRules],
+) -> Result<Arc<AbacAuthorizer>, ServerError> {
+    if !rules.iter().any(|rules| matches!(rules, AuthorizerRules::Abac)) {
+        return Ok(Arc::default());
+    }
+    let path = options.policy_file.as_ref();
+    let path = path.ok_or(AuthorizationError::NoPolicyFile)?;
+    let content = file_reload::read(path).map_err(|source| ServerError::File {
+        flag: POLICY_FLAG,
+        path: path.clone(),
+        source,
+    })?;
+    let policies = AbacAuthorizer::parse(path, &content).map_err(AuthorizationError::from)?;
+    Ok(Arc::new(policies))
+}
+
 /// Makes the chain, and follows the file where there is one.
 pub(crate) fn open(
     config: &ServerConfig,
-    parts: AuthorizerParts,
+    mut parts: AuthorizerParts,
     metrics: &Metrics,
     runtime: &Runtime,
 ) -> Result<AuthorizerChain, ServerError> {
     let options = &config.authorization;
     let Some(path) = &options.config_file else {
-        let authorizers = parts.authorizers(options.legacy.rules());
+        let rules = options.legacy.rules();
+        parts.abac = policies(options, &rules)?;
+        let authorizers = parts.authorizers(rules);
         return Ok(AuthorizerChain::new(
             authorizers.map_err(AuthorizationError::from)?,
         ));
@@ -54,6 +78,7 @@ pub(crate) fn open(
         path: path.clone(),
         why,
     })?;
+    parts.abac = policies(options, &rules)?;
     let modes = fixed(&rules);
     let authorizers = parts.authorizers(rules).map_err(AuthorizationError::from)?;
     let chain = AuthorizerChain::new(authorizers);

@@ -10,6 +10,7 @@ use std::time::Duration;
 /// The modes of a server whose flags name none; upstream's is `AlwaysAllow`.
 const DEFAULT_MODES: [&str; 2] = ["Node", "RBAC"];
 const WEBHOOK: &str = "Webhook";
+const ABAC: &str = "ABAC";
 const ALWAYS_ALLOW: &str = "AlwaysAllow";
 /// The name of the webhook that flags name.
 const WEBHOOK_NAME: &str = "default";
@@ -17,12 +18,15 @@ const DEFAULT_VERSION: &str = "v1beta1";
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const DEFAULT_AUTHORIZED_TTL: Duration = Duration::from_secs(300);
 const DEFAULT_UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
+pub(crate) const NO_POLICY_FILE: &str = "authorization-mode ABAC's authorization policy file not passed";
 
 /// See the module; what is not given is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorizationOptions {
     /// `--authorization-config`, which is read again as it changes.
     pub config_file: Option<PathBuf>,
+    /// `--authorization-policy-file`, the policies of the mode `ABAC`, in whichever way it is configured.
+    pub policy_file: Option<PathBuf>,
     pub legacy: AuthorizationModeOptions,
 }
 
@@ -41,7 +45,7 @@ pub struct AuthorizationModeOptions {
 impl AuthorizationOptions {
     pub(crate) fn check(&self) -> Vec<String> {
         if self.config_file.is_none() {
-            return self.legacy.check();
+            return self.legacy.check(self.policy_file.is_some());
         }
         let is_given = self.legacy != AuthorizationModeOptions::default();
         let problem = "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined";
@@ -68,13 +72,20 @@ impl AuthorizationModeOptions {
         self.webhook_version.as_deref().unwrap_or(DEFAULT_VERSION)
     }
 
-    fn check(&self) -> Vec<String> {
+    fn check(&self, has_policies: bool) -> Vec<String> {
         let mut problems = Vec::new();
         let modes = self.modes();
         for mode in &modes {
             if !AUTHORIZATION_MODES.contains(mode) {
                 problems.push(format!("authorization-mode {mode:?} is not a valid mode"));
             }
+        }
+        match (modes.contains(&ABAC), has_policies) {
+            (true, false) => problems.push(NO_POLICY_FILE.to_owned()),
+            (false, true) => {
+                problems.push("cannot specify --authorization-policy-file without mode ABAC".to_owned());
+            }
+            _ => {}
         }
         match (modes.contains(&WEBHOOK), self.webhook_config_file.is_some()) {
             (true, false) => {
@@ -110,6 +121,7 @@ impl AuthorizationModeOptions {
                 "AlwaysDeny" => AuthorizerRules::AlwaysDeny,
                 "Node" => AuthorizerRules::Node,
                 "RBAC" => AuthorizerRules::Rbac,
+                ABAC => AuthorizerRules::Abac,
                 _ => AuthorizerRules::Webhook(WebhookRules {
                     name: WEBHOOK_NAME.to_owned(),
                     authorized_ttl: self
@@ -159,9 +171,22 @@ mod tests {
             both,
         );
         check(
-            |own| modes(own, &["RBAC", "ABAC", "RBAC"]),
-            "authorization-mode \"ABAC\" is not a valid mode; authorization-mode [\"RBAC\" \"ABAC\" \"RBAC\"] has mode specified more than once",
+            |own| modes(own, &["RBAC", "Abac", "RBAC"]),
+            "authorization-mode \"Abac\" is not a valid mode; authorization-mode [\"RBAC\" \"Abac\" \"RBAC\"] has mode specified more than once",
         );
+        check(
+            |own| modes(own, &["ABAC"]),
+            "authorization-mode ABAC's authorization policy file not passed",
+        );
+        check(
+            |own| own.policy_file = Some("f".into()),
+            "cannot specify --authorization-policy-file without mode ABAC",
+        );
+        let with_file = |own: &mut AuthorizationOptions| {
+            own.config_file = Some("f".into());
+            own.policy_file = Some("f".into());
+        };
+        check(with_file, "");
         check(
             |own| modes(own, &["Webhook"]),
             "authorization-mode Webhook's authorization config file not passed",
@@ -183,8 +208,8 @@ mod tests {
             options.legacy.rules().iter().map(AuthorizerRules::mode).collect()
         };
         assert_eq!(of(&options), ["Node", "RBAC"]);
-        modes(&mut options, &["Webhook", "RBAC"]);
+        modes(&mut options, &["Webhook", "ABAC", "RBAC"]);
         options.legacy.webhook_config_file = Some("/hook".into());
-        assert_eq!(of(&options), ["Webhook", "RBAC"]);
+        assert_eq!(of(&options), ["Webhook", "ABAC", "RBAC"]);
     }
 }

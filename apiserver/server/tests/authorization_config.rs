@@ -19,6 +19,7 @@ use std::time::Duration;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const RULES_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 
 /// The answer goes by the name that is requested.
 fn answer(asked: &Value) -> (u16, Value) {
@@ -287,6 +288,7 @@ async fn authorizers_of_flags_are_asked_in_their_order() {
     let with_modes = |modes: &[&str], webhook: Option<&Path>| ServerConfig {
         authorization: AuthorizationOptions {
             config_file: None,
+            policy_file: None,
             legacy: AuthorizationModeOptions {
                 modes: modes.iter().map(|&mode| mode.to_owned()).collect(),
                 webhook_config_file: webhook.map(Path::to_owned),
@@ -348,5 +350,81 @@ async fn authorization_file_that_is_wrong_is_named_at_the_start() {
             .await;
         let error = started.err().unwrap().to_string();
         assert!(error.ends_with(why), "{error}");
+    }
+}
+
+/// Policies in front of RBAC, by flags or by the file, which needs `--authorization-policy-file` beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn abac_policies_of_a_file_allow_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let (policies, path) = (folder.path().join("policies"), folder.path().join("file"));
+    let lines = [
+        "# read-only",
+        r#"{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"group":"people","namespace":"default","resource":"configmaps","readonly":true}}"#,
+    ];
+    std::fs::write(&policies, lines.join("\n")).unwrap();
+    let by_flags = ServerConfig {
+        authorization: AuthorizationOptions {
+            config_file: None,
+            policy_file: Some(policies.clone()),
+            legacy: AuthorizationModeOptions {
+                modes: vec!["ABAC".to_owned(), "RBAC".to_owned()],
+                ..AuthorizationModeOptions::default()
+            },
+        },
+        ..config()
+    };
+    let abac = json!({"type": "ABAC", "name": "abac"});
+    let mut by_file = with_file(&path, &file(&[abac, rbac()]));
+    by_file.authorization.policy_file = Some(policies.clone());
+    for config in [by_flags, by_file] {
+        let cluster = start_with(config).await;
+        let identity = anna(&cluster);
+        let anna = || cluster.as_identity(&identity);
+        anna().get(MAPS).await.is(200);
+        let refused = anna().post(MAPS, "{}").await.is(403).json();
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.ends_with(": abac: No policy matched."), "{message}");
+        anna()
+            .get("/api/v1/namespaces/kube-system/configmaps")
+            .await
+            .is(403);
+        let listed = anna()
+            .post(
+                RULES_REVIEWS,
+                json!({"spec": {"namespace": "default"}}).to_string(),
+            )
+            .await
+            .is(201)
+            .json();
+        let rule = json!({"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["configmaps"]});
+        let rules = listed["status"]["resourceRules"].as_array().unwrap();
+        assert!(rules.contains(&rule), "{listed}");
+        let metrics = cluster.admin().get("/metrics").await.is(200).body;
+        let count =
+            "apiserver_authorization_decisions_total{decision=\"allowed\",name=\"abac\",type=\"ABAC\"}";
+        assert!(metrics.contains(count), "{metrics}");
+    }
+
+    let without_policies = with_file(&path, &file(&[json!({"type": "ABAC", "name": "abac"})]));
+    let mut with_broken = without_policies.clone();
+    with_broken.authorization.policy_file = Some(policies.clone());
+    std::fs::write(&policies, "{}\nbroken").unwrap();
+    let broken = format!(
+        "error reading policy file {}, line 2: broken: ",
+        policies.display()
+    );
+    for (config, why) in [
+        (
+            without_policies,
+            "authorization-mode ABAC's authorization policy file not passed",
+        ),
+        (with_broken, broken.as_str()),
+    ] {
+        let storage = LogStorage::memory(&Runtime::real()).await.unwrap();
+        let scope = Runtime::real().child_scope();
+        let starting = Server::builder(Arc::new(storage)).config(config);
+        let error = starting.start(scope.runtime()).await.err().unwrap().to_string();
+        assert!(error.contains(why), "{error}");
     }
 }

@@ -5,6 +5,7 @@
 //! has an opinion, the request is refused with the reasons they gave, each behind its authorizer's name. A new
 //! authorizer is a file here and a line in [`AuthorizerParts::authorizers`].
 
+pub mod abac;
 mod always;
 pub mod attributes;
 pub mod forbidden;
@@ -166,6 +167,7 @@ pub struct AuthorizerParts {
     pub reader: Arc<dyn ObjectReader>,
     pub nodes: Arc<node::NodeIndex>,
     pub rbac: Arc<rbac::RbacAuthorizer>,
+    pub abac: Arc<abac::AbacAuthorizer>,
     pub dialer: Dialer,
     pub observer: Arc<dyn AuthorizationObserver>,
 }
@@ -195,6 +197,7 @@ impl AuthorizerParts {
                     Arc::new(node::NodeAuthorizer::new(Arc::clone(&self.reader), nodes))
                 }
                 AuthorizerRules::Rbac => Arc::clone(&self.rbac) as Arc<dyn Authorizer>,
+                AuthorizerRules::Abac => Arc::clone(&self.abac) as Arc<dyn Authorizer>,
                 AuthorizerRules::Webhook(rules) => {
                     let observer = Arc::clone(&self.observer);
                     Arc::new(webhook::WebhookAuthorizer::new(

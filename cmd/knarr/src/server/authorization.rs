@@ -9,7 +9,7 @@ use std::time::Duration;
 /// See the module.
 #[derive(Debug, Args)]
 pub(crate) struct AuthorizationArguments {
-    /// Authorizers in their order: Node, RBAC, Webhook, AlwaysAllow, AlwaysDeny; by default Node,RBAC. Members of system:masters may do
+    /// Authorizers in their order: Node, RBAC, Webhook, ABAC, AlwaysAllow, AlwaysDeny; by default Node,RBAC. Members of system:masters may do
     /// everything in any case
     #[arg(long, value_delimiter = ',')]
     authorization_mode: Vec<String>,
@@ -17,6 +17,9 @@ pub(crate) struct AuthorizationArguments {
     /// and --authorization-webhook-* flags
     #[arg(long)]
     authorization_config: Option<PathBuf>,
+    /// File with policies, one JSON object in each line, of --authorization-mode=ABAC; read at the start
+    #[arg(long)]
+    authorization_policy_file: Option<PathBuf>,
     /// Kubeconfig of the webhook of --authorization-mode=Webhook
     #[arg(long)]
     authorization_webhook_config_file: Option<PathBuf>,
@@ -35,6 +38,7 @@ impl AuthorizationArguments {
     pub(crate) fn options(&self) -> AuthorizationOptions {
         AuthorizationOptions {
             config_file: self.authorization_config.clone(),
+            policy_file: self.authorization_policy_file.clone(),
             legacy: AuthorizationModeOptions {
                 modes: self.authorization_mode.clone(),
                 webhook_config_file: self.authorization_webhook_config_file.clone(),

@@ -17,8 +17,8 @@ use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Modes that this server has; upstream's `ABAC` is not among them.
-pub const AUTHORIZATION_MODES: [&str; 5] = ["AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
+/// The modes, by name.
+pub const AUTHORIZATION_MODES: [&str; 6] = ["ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
 /// The only one of which there may be several.
 const WEBHOOK: &str = "Webhook";
 
@@ -161,6 +161,7 @@ pub enum AuthorizerRules {
     AlwaysDeny,
     Node,
     Rbac,
+    Abac,
     Webhook(WebhookRules),
 }
 
@@ -172,6 +173,7 @@ impl AuthorizerRules {
             Self::AlwaysDeny => "AlwaysDeny",
             Self::Node => "Node",
             Self::Rbac => "RBAC",
+            Self::Abac => "ABAC",
             Self::Webhook(_) => WEBHOOK,
         }
     }

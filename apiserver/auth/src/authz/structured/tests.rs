@@ -53,7 +53,7 @@ fn authorizers_are_checked_as_upstream_does() {
         (vec![json!({})], "authorizers[0].type: Required value"),
         (
             vec![of("Foo", "foo")],
-            "authorizers[0].type: Unsupported value: \"Foo\": supported values: \"AlwaysAllow\", \"AlwaysDeny\", \"Node\", \"RBAC\", \"Webhook\"",
+            "authorizers[0].type: Unsupported value: \"Foo\": supported values: \"ABAC\", \"AlwaysAllow\", \"AlwaysDeny\", \"Node\", \"RBAC\", \"Webhook\"",
         ),
         (
             vec![of("RBAC", "rbac"), of("RBAC", "again")],
@@ -76,6 +76,7 @@ fn authorizers_are_checked_as_upstream_does() {
             vec![
                 of("Node", "node"),
                 of("RBAC", "rbac"),
+                of("ABAC", "abac"),
                 of("AlwaysDeny", "alwaysdeny"),
             ],
             "",

@@ -105,6 +105,7 @@ impl Checking {
                 "AlwaysAllow" => AuthorizerRules::AlwaysAllow,
                 "AlwaysDeny" => AuthorizerRules::AlwaysDeny,
                 "Node" => AuthorizerRules::Node,
+                "ABAC" => AuthorizerRules::Abac,
                 _ => AuthorizerRules::Rbac,
             });
         }
