@@ -12,6 +12,9 @@ use crate::differential::compare::Seen;
 /// The answer to a probe that is not answered alike twice.
 pub(super) const VARIES: &str = "varies";
 
+/// The answer to a probe at which the connection is closed: a panic of kube-apiserver.
+pub(super) const UNANSWERED: &str = "no answer";
+
 /// Texts are cut here: some messages quote whole objects.
 const TEXT_MAX: usize = 200;
 

@@ -56,7 +56,7 @@ const CREATES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Options of a delete, sent as its body.
+/// Options of a delete, sent as its body. Those in a body count instead of the query's: a dry run is one of them.
 fn deletes() -> Vec<(&'static str, Value)> {
     vec![
         ("propagation-odd", json!({"propagationPolicy": "Odd"})),
@@ -296,7 +296,10 @@ pub(super) fn of_options(object: &Value, resource: &Resource) -> Result<Vec<Prob
         probes.push(probe("patch merge-with-force".to_owned(), step)?);
     }
     if resource.has_verb("delete") {
-        for (name, body) in deletes() {
+        for (name, mut body) in deletes() {
+            if body.get("dryRun").is_none() {
+                body["dryRun"] = json!(["All"]);
+            }
             let step = json!({"request": "DELETE {item}?dryRun=All", "body": body});
             probes.push(probe(format!("delete {name}"), step)?);
         }
