@@ -2,7 +2,7 @@
 //! says of itself that it is an authority (as self-signed ones do).
 
 use arc_swap::ArcSwap;
-use machinery_x509::{ServerCheck, ShownChain};
+use machinery_x509::{SYSTEM_ROOT_FILES, ServerCheck, ShownChain};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{ResolvesClientCert, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
@@ -16,15 +16,6 @@ use std::sync::{Arc, OnceLock};
 
 /// Names of a certificate in an error.
 const MAX_NAMES: usize = 10;
-/// Files in which this machine's authorities may be, in Go's order.
-const SYSTEM_FILES: [&str; 6] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/tls/cacert.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// A configuration of TLS with the authorities of one server.
 #[derive(Debug, Clone)]
@@ -141,7 +132,9 @@ fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
 fn system_roots() -> &'static [CertificateDer<'static>] {
     static ROOTS: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
     ROOTS.get_or_init(|| {
-        let mut texts = SYSTEM_FILES.iter().filter_map(|path| std::fs::read(path).ok());
+        let mut texts = SYSTEM_ROOT_FILES
+            .iter()
+            .filter_map(|path| std::fs::read(path).ok());
         texts.next().map(|text| certificates(&text)).unwrap_or_default()
     })
 }

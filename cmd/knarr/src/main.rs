@@ -4,6 +4,7 @@ mod agent;
 mod agent_claim;
 mod agent_cni;
 mod agent_eviction;
+mod agent_manifest_url;
 mod agent_reserve;
 mod agent_resources;
 mod agent_shutdown;

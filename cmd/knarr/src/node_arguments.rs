@@ -2,6 +2,7 @@
 //! are the kubelet's where it has them.
 
 use crate::agent_eviction::EvictionArguments;
+use crate::agent_manifest_url::ManifestUrlArguments;
 use crate::agent_reserve::ReserveArguments;
 use crate::agent_resources::ResourceArguments;
 use crate::agent_shutdown::ShutdownArguments;
@@ -58,6 +59,8 @@ pub(crate) struct NodeArguments {
     /// Folder with files of pods that run without an API server, upstream's staticPodPath
     #[arg(long)]
     pub(crate) pod_manifest_path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) manifest_url: ManifestUrlArguments,
     /// Maximum number of pods on this node
     #[arg(long, default_value_t = 110)]
     pub(crate) max_pods: u32,

@@ -38,6 +38,7 @@ mod request;
 mod rsa_key;
 mod server_check;
 mod signature;
+mod system_files;
 mod text;
 mod unverified;
 mod uri;
@@ -58,6 +59,7 @@ pub use pem::{PemBlock, first_certificate_validity, pem_blocks, pem_text, public
 pub use request::{CertificateRequest, RequestError};
 pub use rsa_key::{KeyError, generate_rsa_key};
 pub use server_check::{ServerCheck, ShownChain};
+pub use system_files::SYSTEM_ROOT_FILES;
 pub use unverified::{MAX_CERTIFICATES, Unverified};
 pub use usages::{UnknownUsages, Usages};
 pub use user::UserError;

@@ -16,7 +16,7 @@ use crate::node::taints::RegistrationTaint;
 use crate::resource_managers::ResourceManagersConfig;
 use crate::server::system_logs::config::SystemLogsConfig;
 use crate::shutdown::ShutdownConfig;
-use crate::static_pods::folder::StaticPodSource;
+use crate::static_pods::{StaticPodSource, StaticPodUrl};
 
 /// The kubelet's configuration; names are upstream's where upstream has the thing.
 #[derive(Debug, Clone)]
@@ -61,6 +61,8 @@ pub struct KubeletConfig {
     pub image_collection: ImageCollectionConfig,
     /// Source of pods that run without an API server.
     pub static_pods: Option<StaticPodSource>,
+    /// URL of more of them.
+    pub static_pod_url: Option<StaticPodUrl>,
     /// Source of descriptions of devices, for a runtime that reads none.
     pub cdi: CdiSource,
     /// Maximum number of pods on this node.
@@ -123,6 +125,7 @@ impl KubeletConfig {
             shutdown: ShutdownConfig::default(),
             image_collection: ImageCollectionConfig::default(),
             static_pods: None,
+            static_pod_url: None,
             cdi: CdiSource::default(),
             max_pods: 110,
             image_pulls_max: None,
@@ -246,6 +249,7 @@ impl KubeletConfig {
         if static_pods.is_some_and(|source| !source.path.is_absolute()) {
             problems.push("--pod-manifest-path: must be an absolute path".to_string());
         }
+        problems.extend(self.static_pod_url.iter().flat_map(StaticPodUrl::problems));
         if self.max_pods == 0 {
             problems.push("--max-pods: must be at least 1".to_string());
         }

@@ -113,7 +113,6 @@ const TAINT: Form = Objects(&[
 const MEMORY_RESERVATION: Form = Objects(&[("numaNode", Int32), ("limits", TextMap)]);
 const SHUTDOWN_BY_PRIORITY: Form = Objects(&[("priority", Int32), ("shutdownGracePeriodSeconds", Int64)]);
 
-const URL_PODS: &str = "static pods of a URL";
 const PERIODS: &str = "a period of the pod workers that can be set";
 const NODE_STATUS: &str = "periods of the node's status that can be set";
 const REVIEWS: &str = "times of the caches of reviews that can be set";
@@ -145,9 +144,9 @@ pub(crate) const FIELDS: &[Field] = &[
         &[],
         "a period of static pods that can be set",
     ),
-    unused("httpCheckFrequency", Duration, "20s", URL_PODS),
-    kept("staticPodURL", Text, "", URL_PODS),
-    kept("staticPodURLHeader", TextsMap, "", URL_PODS),
+    flag("httpCheckFrequency", Duration, "20s", "http-check-frequency"),
+    flag("staticPodURL", Text, "", "manifest-url"),
+    flag("staticPodURLHeader", TextsMap, "", "manifest-url-header"),
     differs(
         "address",
         Text,

@@ -109,6 +109,8 @@ fn values(field: &Field, value: &Value) -> Vec<String> {
         ("shutdownGracePeriodByPodPriority", Value::Array(periods)) => {
             periods.iter().map(shutdown_period).collect()
         }
+        // As JSON: values of headers may have commas.
+        ("staticPodURLHeader", headers) => vec![headers.to_string()],
         (_, Value::Array(items)) => items.iter().map(|item| text(Form::Text, item)).collect(),
         (_, value) => vec![text(field.form, value)],
     }

@@ -78,6 +78,14 @@ fn kubelet_configuration_becomes_flags() {
             "--eviction-soft-grace-period=memory.available=1m30s",
         ],
     );
+    check(
+        "staticPodURL: https://pods.test/\nstaticPodURLHeader: {a: ['b, c', d]}\nhttpCheckFrequency: 60s\n",
+        &[
+            "--http-check-frequency=1m0s",
+            "--manifest-url=https://pods.test/",
+            r#"--manifest-url-header={"a":["b, c","d"]}"#,
+        ],
+    );
     check("evictionHard: {}\n", &["--eviction-hard="]);
     check(
         "kubeReserved: {cpu: 200m, memory: 1Gi}\n",

@@ -1,9 +1,16 @@
-//! The flags of this process with their values, as `/flagz` of server and agent shows them. None of them holds a secret: secrets
-//! are in files.
+//! The flags of this process with their values, as `/flagz` of server and agent shows them. Most secrets are in files; values of
+//! flags that may hold one are not shown.
 
 use crate::Arguments;
 use clap::{ArgMatches, Command, CommandFactory};
 use std::ffi::OsStr;
+
+/// Flags whose values may be secret.
+const SECRET: [&str; 2] = ["token", "manifest-url-header"];
+/// A URL that may name a user with a password.
+const URL: &str = "manifest-url";
+/// Shown in place of a secret, upstream's word.
+const MASKED: &str = "<masked>";
 
 /// Every flag of a subcommand, `server` or `agent`, in order of their names; none in a process that was started otherwise.
 pub(crate) fn shown(subcommand: &str) -> Vec<(String, String)> {
@@ -30,11 +37,20 @@ pub(crate) fn of(command: &Command, matches: &ArgMatches) -> Vec<(String, String
         .map(|(name, id)| {
             let values = matches.try_get_raw(id.as_str()).ok().flatten();
             let values: Vec<_> = values.into_iter().flatten().map(OsStr::to_string_lossy).collect();
-            (name, values.join(","))
+            let value = masked(&name, values.join(","));
+            (name, value)
         })
         .collect();
     flags.sort();
     flags
+}
+
+fn masked(name: &str, value: String) -> String {
+    let has_user = || value.contains('@');
+    match value.is_empty() {
+        false if SECRET.contains(&name) || (name == URL && has_user()) => MASKED.to_owned(),
+        _ => value,
+    }
 }
 
 #[cfg(test)]
@@ -66,5 +82,28 @@ mod tests {
         assert_eq!(value("audit-log-path"), Some(""));
         assert_eq!(value("help"), None);
         assert!(flags.is_sorted());
+    }
+
+    #[test]
+    fn flags_with_secrets_are_masked() {
+        let command = Arguments::command();
+        let words = [
+            "knarr",
+            "agent",
+            "--server=https://server:6443",
+            "--token=secret",
+            "--manifest-url=http://user:secret@pods.test/",
+            "--manifest-url-header=a:secret",
+        ];
+        let matches = command.clone().try_get_matches_from(words).unwrap();
+        let agent = matches.subcommand_matches("agent").unwrap();
+        let flags = of(command.find_subcommand("agent").unwrap(), agent);
+        let shown: Vec<&str> = flags
+            .iter()
+            .filter(|(name, _)| name == URL || SECRET.contains(&name.as_str()))
+            .map(|(_, value)| value.as_str())
+            .collect();
+        assert_eq!(shown, [MASKED; 3]);
+        assert!(!format!("{flags:?}").contains("secret"));
     }
 }

@@ -78,7 +78,7 @@ fn init_kind(container: &Container) -> ContainerKind {
 /// Pods of at least this priority are critical.
 pub(crate) const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-/// Reports whether a pod is critical, by its priority or as a file's: no other ends it to live, and the node does not evict
+/// Reports whether a pod is critical, by its priority or as a static one: no other ends it to live, and the node does not evict
 /// it.
 pub(crate) fn is_critical(pod: &Pod) -> bool {
     is_static(pod) || spec(pod).priority.is_some_and(|own| own >= CRITICAL_PRIORITY)
@@ -95,12 +95,14 @@ fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     pod.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
-/// Reports whether a pod comes from a file of the node. Of pods from the API server none says so ([`source`]).
+/// Reports whether a pod comes from a file of the node or a URL. Of pods from the API server none says so ([`source`]).
 pub(crate) fn is_static(pod: &Pod) -> bool {
     annotation(pod, CONFIG_SOURCE).is_some_and(|source| source != API_SOURCE)
 }
 
 const API_SOURCE: &str = "api";
+/// Source of static pods of a URL.
+pub(crate) const HTTP_SOURCE: &str = "http";
 
 /// Reports whether a pod of the API server only shows a static one.
 pub(crate) fn is_mirror(pod: &Pod) -> bool {

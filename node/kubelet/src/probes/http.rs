@@ -1,5 +1,5 @@
-//! One GET, with a bound on what is read. Certificates are not verified: no authority that a probe knows
-//! would sign one for a pod's address.
+//! One GET, with a bound on what is read. A probe does not verify certificates: no authority that it knows would sign one
+//! for a pod's address.
 
 use std::sync::Arc;
 
@@ -67,6 +67,28 @@ pub(crate) struct HttpAnswer {
     pub(crate) body: String,
 }
 
+/// Answer as it came.
+#[derive(Debug)]
+pub(crate) struct RawAnswer {
+    /// The status code.
+    pub(crate) status: u16,
+    /// Target of a redirect.
+    pub(crate) location: Option<String>,
+    /// The body, or why it was not read to its end.
+    pub(crate) body: Result<Bytes, String>,
+}
+
+impl RawAnswer {
+    /// Reports whether the answer leads elsewhere.
+    pub(crate) fn is_redirect(&self) -> bool {
+        is_redirect(self.status)
+    }
+}
+
+fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
 /// Asks, and asks on where the answer leads elsewhere on the same host; an answer that leads to another host stands.
 /// Errors are in upstream's words where upstream has words.
 pub(crate) async fn get(request: HttpRequest) -> Result<HttpAnswer, String> {
@@ -86,13 +108,17 @@ pub(crate) async fn get(request: HttpRequest) -> Result<HttpAnswer, String> {
 
 /// The request that an answer requests instead.
 fn redirected(request: &HttpRequest, answer: &HttpAnswer) -> Option<HttpRequest> {
-    if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
+    match is_redirect(answer.status) {
+        true => moved(request, answer.location.as_deref()?),
+        false => None,
+    }
+}
+
+/// The request at another place, which is relative to the first.
+pub(crate) fn moved(request: &HttpRequest, location: &str) -> Option<HttpRequest> {
+    if location.is_empty() {
         return None;
     }
-    let location = answer
-        .location
-        .as_deref()
-        .filter(|location| !location.is_empty())?;
     let location = location.split('#').next().unwrap_or_default();
     let mut next = request.clone();
     let scheme = if request.tls { "https:" } else { "http:" };
@@ -124,6 +150,21 @@ fn redirected(request: &HttpRequest, answer: &HttpAnswer) -> Option<HttpRequest>
 }
 
 async fn get_once(request: &HttpRequest) -> Result<HttpAnswer, String> {
+    let answer = get_raw(request, trusting_config, ANSWER_BYTES_MAX).await?;
+    let body = answer.body.unwrap_or_default();
+    Ok(HttpAnswer {
+        status: answer.status,
+        location: answer.location,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
+}
+
+/// Sends one request and reads so much of the answer's body; a larger one is an error of the body.
+pub(crate) async fn get_raw(
+    request: &HttpRequest,
+    trust: impl Fn() -> Result<rustls::ClientConfig, rustls::Error>,
+    body_bytes_max: usize,
+) -> Result<RawAnswer, String> {
     let url = request.url();
     let explain = |error: &dyn std::fmt::Display| format!("Get \"{url}\": {error}");
     let address = (request.host.as_str(), request.port);
@@ -132,22 +173,26 @@ async fn get_once(request: &HttpRequest) -> Result<HttpAnswer, String> {
         .map_err(|error| explain(&dial_error(&request.host, request.port, &error)))?;
     if request.tls {
         let name = ServerName::try_from(request.host.clone()).map_err(|error| explain(&error))?;
-        let connector =
-            tokio_rustls::TlsConnector::from(Arc::new(trusting_config().map_err(|error| explain(&error))?));
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(trust().map_err(|error| explain(&error))?));
         let stream = connector
             .connect(name, stream)
             .await
             .map_err(|error| explain(&error))?;
-        exchange(stream, request).await.map_err(|error| explain(&error))
+        exchange(stream, request, body_bytes_max)
+            .await
+            .map_err(|error| explain(&error))
     } else {
-        exchange(stream, request).await.map_err(|error| explain(&error))
+        exchange(stream, request, body_bytes_max)
+            .await
+            .map_err(|error| explain(&error))
     }
 }
 
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: &HttpRequest,
-) -> Result<HttpAnswer, hyper::Error> {
+    body_bytes_max: usize,
+) -> Result<RawAnswer, hyper::Error> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let target = request.path.starts_with('/').then_some(request.path.clone());
     let mut builder = http::Request::get(target.unwrap_or_else(|| format!("/{}", request.path)));
@@ -171,10 +216,10 @@ async fn exchange(
     }
     let message = builder.header("connection", "close").body(Empty::<Bytes>::new());
     let Ok(message) = message else {
-        return Ok(HttpAnswer {
+        return Ok(RawAnswer {
             status: 0,
             location: None,
-            body: "the request could not be built".into(),
+            body: Ok("the request could not be built".into()),
         });
     };
     // The connection's own half runs beside the exchange and ends with it.
@@ -183,11 +228,11 @@ async fn exchange(
         let status = answer.status().as_u16();
         let location = answer.headers().get(http::header::LOCATION);
         let location = location.and_then(|location| Some(location.to_str().ok()?.to_owned()));
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = Limited::new(answer.into_body(), body_bytes_max).collect().await;
         let body = body
-            .map(|body| String::from_utf8_lossy(&body.to_bytes()).into_owned())
-            .unwrap_or_default();
-        Ok(HttpAnswer {
+            .map(http_body_util::Collected::to_bytes)
+            .map_err(|error| error.to_string());
+        Ok(RawAnswer {
             status,
             location,
             body,

@@ -1,6 +1,8 @@
 //! `/configz`: the configuration in upstream's form, `KubeletConfiguration` of `kubelet.config.k8s.io/v1beta1`. Fields that the
 //! agent has no setting for say what it does ([`KubeletConfig::kept_fields`] and constants of this crate).
 
+use std::time::Duration;
+
 use machinery_meta::Quantity;
 use serde_json::{Map, Value, json};
 
@@ -13,6 +15,7 @@ use crate::node::reserve::{Amounts, amount_text};
 use crate::node::{lease, status};
 use crate::pods::plan::go_duration;
 use crate::shutdown::ShutdownConfig;
+use crate::static_pods::{self, StaticPodUrl};
 
 /// The whole answer.
 pub(super) fn configz(config: &KubeletConfig, facts: &NodeFacts) -> Value {
@@ -119,6 +122,9 @@ fn pods(config: &KubeletConfig, facts: &NodeFacts) -> Map<String, Value> {
     let addresses: Vec<String> = config.cluster_dns.iter().map(ToString::to_string).collect();
     fields(json!({
         "staticPodPath": config.static_pods.as_ref().map(|source| &source.path),
+        "staticPodURL": config.static_pod_url.as_ref().map(StaticPodUrl::shown),
+        "staticPodURLHeader": config.static_pod_url.as_ref().and_then(masked_headers),
+        "httpCheckFrequency": go_duration(url_period(config)),
         "clusterDomain": config.cluster_domain,
         "clusterDNS": addresses,
         "resolvConf": config.resolv_conf,
@@ -128,6 +134,20 @@ fn pods(config: &KubeletConfig, facts: &NodeFacts) -> Map<String, Value> {
         "containerLogMaxSize": Quantity::from_bytes(log_bytes).to_string(),
         "containerLogMaxFiles": config.container_log_max_files,
     }))
+}
+
+/// Names of the headers, with upstream's word in place of their values.
+fn masked_headers(source: &StaticPodUrl) -> Option<Value> {
+    let names = source.headers.iter();
+    let masked: Map<String, Value> = names
+        .map(|(name, _)| (name.clone(), json!(["<masked>"])))
+        .collect();
+    (!masked.is_empty()).then_some(Value::Object(masked))
+}
+
+fn url_period(config: &KubeletConfig) -> Duration {
+    let own = config.static_pod_url.as_ref();
+    own.map_or(static_pods::DEFAULT_PERIOD, |source| source.period)
 }
 
 fn managers(config: &KubeletConfig) -> Map<String, Value> {
@@ -218,6 +238,12 @@ mod tests {
         config.cluster_dns = vec![[10, 96, 0, 10].into()];
         config.reserve.kube = [("cpu".to_owned(), 200), ("memory".to_owned(), 1 << 30)].into();
         config.register_with_taints = vec!["a=b:NoSchedule".parse().unwrap()];
+        config.static_pod_url = Some(StaticPodUrl {
+            url: "http://user:secret@127.0.0.1/pods".to_owned(),
+            headers: vec![("token".to_owned(), "secret".to_owned())],
+            period: Duration::from_secs(5),
+            decode: |_| Err(String::new()),
+        });
         let facts = NodeFacts {
             machine: Machine::default(),
             storage_bytes: 0,
@@ -232,6 +258,9 @@ mod tests {
             ("/streamingConnectionIdleTimeout", json!("4h0m0s")),
             ("/nodeStatusReportFrequency", json!("5m0s")),
             ("/nodeLeaseDurationSeconds", json!(40)),
+            ("/staticPodURL", json!("http://127.0.0.1/pods")),
+            ("/staticPodURLHeader", json!({"token": ["<masked>"]})),
+            ("/httpCheckFrequency", json!("5s")),
             ("/clusterDNS", json!(["10.96.0.10"])),
             ("/kubeReserved", json!({"cpu": "200m", "memory": "1048576Ki"})),
             ("/evictionHard/memory.available", json!("100Mi")),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::manifest::pod_of;
+use super::manifest::{Origin, pod_of};
 use crate::pods::full_name;
 
 /// Reads a manifest, YAML or JSON, as a JSON value.
@@ -100,7 +100,7 @@ impl Folder {
         }
         let content = node_sys::fs::read_head(path, FILE_BYTES_MAX + 1).map_err(|error| error.to_string())?;
         let value = (self.source.decode)(&content)?;
-        let pod = pod_of(value, path, &self.node_name)?;
+        let pod = pod_of(value, Origin::File(path), &self.node_name)?;
         file.pod = Some(Arc::new(pod));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A pod from a file: its name, uid, annotations and defaults, and why a file is none; words are upstream's
+//! A pod from a file or a URL: its name, uid, annotations and defaults, and why it is none; words are upstream's
 //! (`pkg/kubelet/config`). Pure.
 
 use std::path::Path;
@@ -9,10 +9,19 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::defaults;
-use crate::pods::{CONFIG_HASH, CONFIG_SOURCE, all_containers, spec};
+use crate::pods::{CONFIG_HASH, CONFIG_SOURCE, HTTP_SOURCE, all_containers, spec};
 
-/// Makes a pod of the value of a file.
-pub(crate) fn pod_of(value: Value, path: &Path, node_name: &str) -> Result<Pod, String> {
+/// Place that a static pod comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// A file of the node.
+    File(&'a Path),
+    /// A URL.
+    Url(&'a str),
+}
+
+/// Makes a pod of the value of a file or a URL.
+pub(crate) fn pod_of(value: Value, origin: Origin<'_>, node_name: &str) -> Result<Pod, String> {
     let (version, kind) = (value["apiVersion"].as_str(), value["kind"].as_str());
     if (version, kind) != (Some("v1"), Some("Pod")) {
         return Err(format!(
@@ -26,18 +35,18 @@ pub(crate) fn pod_of(value: Value, path: &Path, node_name: &str) -> Result<Pod, 
     if crate::pods::name(&pod).is_empty() {
         return Err("invalid pod: name is needed for the pod".to_owned());
     }
-    identify(&mut pod, path, node_name)?;
+    identify(&mut pod, origin, node_name)?;
     check(&pod)?;
     defaults::apply(&mut pod);
     Ok(pod)
 }
 
-/// Name, namespace and uid on this node, and the toleration that keeps static pods on it.
-fn identify(pod: &mut Pod, path: &Path, node_name: &str) -> Result<(), String> {
+/// Name, namespace and uid on this node, and the toleration that keeps pods of files on it.
+fn identify(pod: &mut Pod, origin: Origin<'_>, node_name: &str) -> Result<(), String> {
     let given = pod.metadata.uid.take().filter(|uid| !uid.is_empty());
     let hash = match given {
         Some(uid) => uid,
-        None => hash(pod, path, node_name)?,
+        None => hash(pod, origin, node_name)?,
     };
     let own = crate::pods::name(pod).to_owned();
     let meta = &mut pod.metadata;
@@ -53,13 +62,21 @@ fn identify(pod: &mut Pod, path: &Path, node_name: &str) -> Result<(), String> {
     meta.owner_references = None;
     let annotations = meta.annotations.get_or_insert_default();
     annotations.insert(CONFIG_HASH.to_owned(), hash);
-    annotations.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
+    let source = match origin {
+        Origin::File(_) => "file",
+        Origin::Url(_) => HTTP_SOURCE,
+    };
+    annotations.insert(CONFIG_SOURCE.to_owned(), source.to_owned());
     annotations.remove(crate::pods::CONFIG_MIRROR);
     pod.status = None;
     let Some(spec) = pod.spec.as_mut() else {
         return Ok(());
     };
     spec.node_name = Some(node_name.to_owned());
+    // As upstream: pods of a URL have the tolerations that they are given.
+    if let Origin::Url(_) = origin {
+        return Ok(());
+    }
     let stays = Toleration {
         operator: Some("Exists".to_owned()),
         effect: Some("NoExecute".to_owned()),
@@ -72,15 +89,15 @@ fn identify(pod: &mut Pod, path: &Path, node_name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A hash of the pod as it is written, of its file and of the node: upstream's form, of another function.
-fn hash(pod: &Pod, path: &Path, node_name: &str) -> Result<String, String> {
+/// A hash of the pod as it is written, and of its file and the node, or of its URL: upstream's form, of another function.
+fn hash(pod: &Pod, origin: Origin<'_>, node_name: &str) -> Result<String, String> {
     let text = serde_json::to_vec(pod).map_err(|error| error.to_string())?;
     let mut hash = Sha256::new();
-    for part in [
-        text.as_slice(),
-        node_name.as_bytes(),
-        path.as_os_str().as_encoded_bytes(),
-    ] {
+    let (node, place) = match origin {
+        Origin::File(path) => (node_name, path.as_os_str().as_encoded_bytes()),
+        Origin::Url(url) => ("", url.as_bytes()),
+    };
+    for part in [text.as_slice(), node.as_bytes(), place] {
         hash.update(part.len().to_le_bytes());
         hash.update(part);
     }

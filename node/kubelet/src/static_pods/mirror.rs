@@ -21,13 +21,16 @@ pub(crate) enum MirrorAction {
 }
 
 /// Decides for the static pods of the node and the mirror pods there are. A pod that is ending is shown until it has ended,
-/// as upstream's.
-pub(crate) fn plan(statics: &[Arc<Pod>], mirrors: &[Arc<Pod>]) -> Vec<MirrorAction> {
+/// as upstream's. Before all static pods are known, mirrors of others stay.
+pub(crate) fn plan(statics: &[Arc<Pod>], mirrors: &[Arc<Pod>], all_known: bool) -> Vec<MirrorAction> {
     let fits = |mirror: &Arc<Pod>| {
         let mut named = statics.iter().filter(|own| key(own) == key(mirror));
         !is_ending(mirror) && named.any(|own| is_mirror_of(mirror, own))
     };
-    let stale = mirrors.iter().filter(|mirror| !fits(mirror));
+    let is_named = |mirror: &Arc<Pod>| statics.iter().any(|own| key(own) == key(mirror));
+    let stale = mirrors
+        .iter()
+        .filter(|mirror| !fits(mirror) && (all_known || is_named(mirror)));
     let is_missing = |own: &&Arc<Pod>| !mirrors.iter().any(|mirror| key(mirror) == key(own));
     let missing = statics.iter().filter(|own| !is_ending(own)).filter(is_missing);
     let create = missing.cloned().map(MirrorAction::Create);
@@ -70,13 +73,13 @@ pub(crate) fn mirror_of(pod: &Pod, node: &Node) -> Option<Pod> {
 pub(crate) async fn settle(context: &ManagerContext) {
     let pods = context.pods.list();
     let statics: Vec<Arc<Pod>> = pods.into_iter().filter(|pod| is_static(pod)).collect();
-    // Before both were read it is unknown which mirrors there are, and which there should be.
-    if !context.pods.is_synced() {
+    // Before the API server was read it is unknown which mirrors there are.
+    if !context.pods.is_listed() {
         return;
     }
     let node = context.workers.node.lock().clone();
     let client = &context.client;
-    for action in plan(&statics, &context.workers.mirrors.all()) {
+    for action in plan(&statics, &context.workers.mirrors.all(), context.pods.is_synced()) {
         let outcome = match &action {
             MirrorAction::Create(pod) => create(client, pod, &node).await,
             MirrorAction::Delete(pod) => delete(client, pod).await,

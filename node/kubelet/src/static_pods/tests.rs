@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::pods::{CONFIG_HASH, CONFIG_MIRROR, is_critical, is_static, name, namespace, uid};
 use crate::static_pods::StaticPodSource;
 use crate::static_pods::folder::Folder;
-use crate::static_pods::manifest::pod_of;
+use crate::static_pods::manifest::{Origin, pod_of};
 use crate::static_pods::mirror::{MirrorAction, mirror_of, plan};
 
 fn manifest(rest: Value) -> Value {
@@ -21,7 +21,7 @@ fn manifest(rest: Value) -> Value {
 }
 
 fn made(value: Value) -> Result<Pod, String> {
-    pod_of(value, Path::new("/manifests/web.yaml"), "Node-1")
+    pod_of(value, Origin::File(Path::new("/manifests/web.yaml")), "Node-1")
 }
 
 #[test]
@@ -45,7 +45,8 @@ fn static_pod_has_the_name_uid_and_annotations_of_its_file() {
     assert_eq!(uid(&again), uid(&pod));
     let changed = made(manifest(json!({"hostNetwork": true}))).unwrap();
     assert_ne!(uid(&changed), uid(&pod));
-    let elsewhere = pod_of(manifest(json!({})), Path::new("/manifests/other.yaml"), "Node-1").unwrap();
+    let other = Origin::File(Path::new("/manifests/other.yaml"));
+    let elsewhere = pod_of(manifest(json!({})), other, "Node-1").unwrap();
     assert_ne!(uid(&elsewhere), uid(&pod));
     let mut own = manifest(json!({}));
     own["metadata"]["uid"] = json!("1234");
@@ -219,25 +220,32 @@ fn mirror_pods_are_made_mended_and_deleted() {
         "the node is not registered"
     );
     let (create, delete) = (MirrorAction::Create, MirrorAction::Delete);
-    assert_eq!(plan(from_ref(&own), &[]), [create(own.clone())]);
-    assert!(plan(from_ref(&own), from_ref(&fitting)).is_empty());
-    assert_eq!(plan(&[], from_ref(&fitting)), [delete(fitting.clone())]);
+    assert_eq!(plan(from_ref(&own), &[], true), [create(own.clone())]);
+    assert!(plan(from_ref(&own), from_ref(&fitting), true).is_empty());
+    assert_eq!(plan(&[], from_ref(&fitting), true), [delete(fitting.clone())]);
+    assert!(
+        plan(&[], from_ref(&fitting), false).is_empty(),
+        "its pod may be one of a source that was not read yet"
+    );
     let of_another = mirror(&|mirror| {
         let annotations = mirror.metadata.annotations.as_mut().unwrap();
         annotations.insert(CONFIG_MIRROR.to_owned(), "other".to_owned());
     });
-    assert_eq!(plan(from_ref(&own), from_ref(&of_another)), [delete(of_another)]);
+    assert_eq!(
+        plan(from_ref(&own), from_ref(&of_another), true),
+        [delete(of_another)]
+    );
     let now = || {
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
             jiff::Timestamp::UNIX_EPOCH,
         ))
     };
     let deleted = mirror(&|mirror| mirror.metadata.deletion_timestamp = now());
-    assert_eq!(plan(from_ref(&own), from_ref(&deleted)), [delete(deleted)]);
+    assert_eq!(plan(from_ref(&own), from_ref(&deleted), true), [delete(deleted)]);
     let ending = pod(&|pod| pod.metadata.deletion_timestamp = now());
-    assert!(plan(from_ref(&ending), &[]).is_empty());
+    assert!(plan(from_ref(&ending), &[], true).is_empty());
     assert!(
-        plan(&[ending], &[fitting]).is_empty(),
+        plan(&[ending], &[fitting], true).is_empty(),
         "it is shown until it has ended"
     );
 }

@@ -43,7 +43,7 @@ pub(crate) struct Pods {
     synced: Watched<bool>,
     /// The same, held while all pods are taken in: what it says replaces what was saved, never the other way round.
     listed: Mutex<bool>,
-    /// Set once the files of static pods were read.
+    /// Set once all sources of static pods were read.
     static_known: Watched<bool>,
     /// Uids of pods that the API server has and that cannot be decoded.
     unread: Mutex<BTreeSet<String>>,
@@ -284,12 +284,17 @@ impl Pods {
         self.set(pod);
     }
 
-    /// The files of static pods were read: what belongs to no pod may go.
+    /// All sources of static pods were read: what belongs to no pod may go.
     pub(crate) fn static_pods_known(&self) {
         self.static_known.replace(true);
     }
 
-    /// Reports whether all pods were received from the API server and all files of static pods were read.
+    /// Reports whether all pods were received from the API server.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.synced.get()
+    }
+
+    /// Reports whether all pods were received from the API server and all sources of static pods were read.
     pub(crate) fn is_synced(&self) -> bool {
         self.synced.get() && self.static_known.get()
     }
