@@ -420,6 +420,7 @@ fn container_control(
         resource_managers: resource_managers.clone(),
         dra: dra.clone(),
         host_ports: HostPorts::new(config.host_ports.clone(), host_ports, runtime.clone()),
+        page_sizes: facts.machine.huge_pages.keys().copied().collect(),
         memory: tiers::memory_facts(cgroups.as_ref(), &config.cgroup_root, &facts.machine),
         pod_pids: config.pod_pids(&facts.machine),
         cgroups,

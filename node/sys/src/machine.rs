@@ -1,6 +1,6 @@
 //! Facts of this machine: processors, memory, identity, kernel and distribution.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Facts that do not change while we run.
@@ -12,6 +12,8 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Swap in bytes.
     pub swap_bytes: u64,
+    /// Huge pages that are kept for use, by the size of one in bytes; sizes of which there are none count as well.
+    pub huge_pages: BTreeMap<u64, u64>,
     /// `/etc/machine-id`.
     pub machine_id: String,
     /// The DMI product uuid, or the machine id where there is none.
@@ -44,6 +46,7 @@ impl Machine {
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             memory_bytes: meminfo_bytes(&memory, "MemTotal"),
             swap_bytes: meminfo_bytes(&memory, "SwapTotal"),
+            huge_pages: huge_pages(Path::new("/sys/kernel/mm/hugepages")),
             system_uuid: if product.is_empty() {
                 machine_id.clone()
             } else {
@@ -65,6 +68,22 @@ impl Machine {
                 && first_line("/sys/module/apparmor/parameters/enabled").starts_with('Y'),
         }
     }
+}
+
+/// Sizes of huge pages that are read; processors have four at most.
+const PAGE_SIZES_MAX: usize = 16;
+
+/// Huge pages of a folder of the kernel, of the machine or of a NUMA node, by the size of one in bytes.
+pub fn huge_pages(folder: &Path) -> BTreeMap<u64, u64> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let pages = entries.take(PAGE_SIZES_MAX).filter_map(|entry| {
+        let name = entry.file_name();
+        let kilobytes = name.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?;
+        let bytes = kilobytes.parse::<u64>().ok()?.checked_mul(1024)?;
+        let count = std::fs::read_to_string(entry.path().join("nr_hugepages")).ok()?;
+        Some((bytes, count.trim().parse().ok()?))
+    });
+    pages.collect()
 }
 
 /// Physical processors; zero where the kernel does not say.
@@ -283,6 +302,21 @@ mod tests {
             boot_time("cpu  1 2\nbtime 1700000000\nprocesses 3\n"),
             1_700_000_000
         );
+    }
+
+    #[test]
+    fn huge_pages_are_read_by_size() {
+        let root = tempfile::tempdir().unwrap();
+        for (name, count) in [
+            ("hugepages-2048kB", "3\n"),
+            ("hugepages-1048576kB", "0"),
+            ("other", "1"),
+        ] {
+            std::fs::create_dir(root.path().join(name)).unwrap();
+            std::fs::write(root.path().join(name).join("nr_hugepages"), count).unwrap();
+        }
+        assert_eq!(huge_pages(root.path()), [(2 << 20, 3), (1 << 30, 0)].into());
+        assert!(huge_pages(&root.path().join("absent")).is_empty());
     }
 
     #[test]

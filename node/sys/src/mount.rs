@@ -45,6 +45,30 @@ impl TmpfsOptions {
     }
 }
 
+/// Mount options of a file system of huge pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HugetlbfsOptions {
+    /// Size of a page.
+    pub page_bytes: u64,
+    /// Bytes of all pages.
+    pub size_bytes: u64,
+    /// The mode of its root.
+    pub mode: u32,
+    /// The group of its root, when not ours.
+    pub group: Option<u32>,
+}
+
+impl HugetlbfsOptions {
+    fn to_text(self) -> String {
+        let rest = TmpfsOptions {
+            size_bytes: Some(self.size_bytes),
+            mode: self.mode,
+            group: self.group,
+        };
+        format!("pagesize={},{}", self.page_bytes, rest.to_text())
+    }
+}
+
 /// The mounts a node component makes.
 pub trait Mounter: Send + Sync + std::fmt::Debug {
     /// Makes `source` visible at `target`, which must exist.
@@ -68,6 +92,16 @@ pub trait Mounter: Send + Sync + std::fmt::Debug {
 
     /// Mounts a memory file system, never swapped out where the kernel can guarantee that.
     fn tmpfs(&self, target: &Path, options: &TmpfsOptions) -> Result<(), MountError>;
+    /// Mounts a file system of huge pages; a kernel without them has memory in their place.
+    fn hugetlbfs(&self, target: &Path, options: &HugetlbfsOptions) -> Result<(), MountError> {
+        let options = TmpfsOptions {
+            size_bytes: Some(options.size_bytes),
+            mode: options.mode,
+            group: options.group,
+        };
+        self.tmpfs(target, &options)
+    }
+
     /// Unmounts; a path that is not a mount point is fine.
     fn unmount(&self, target: &Path) -> Result<(), MountError>;
     /// The mount points at or below a path, deepest first.
@@ -162,6 +196,13 @@ impl Mounter for LinuxMounter {
             result => result,
         };
         outcome("mounting tmpfs on", target, result)
+    }
+
+    fn hugetlbfs(&self, target: &Path, options: &HugetlbfsOptions) -> Result<(), MountError> {
+        let text = options.to_text();
+        let kind = Some("hugetlbfs");
+        let result = mount(kind, target, kind, MsFlags::empty(), Some(text.as_str()));
+        outcome("mounting hugetlbfs on", target, result)
     }
 
     fn unmount(&self, target: &Path) -> Result<(), MountError> {

@@ -16,7 +16,8 @@ use super::env_files::EnvFiles;
 use super::log_links::LogLink;
 use super::stopping::{Killing, grace_period};
 use super::{
-    StartError, dns, files, hooks, resources, runtime_class, sandbox, spec as container_spec, unusable,
+    StartError, dns, files, hooks, huge_pages, resources, runtime_class, sandbox, spec as container_spec,
+    unusable,
 };
 use crate::api::events::{EventType, NodeEvents};
 use crate::api::services::Services;
@@ -77,6 +78,8 @@ pub(crate) struct ContainerControl {
     pub(crate) node: NodeResources,
     /// Memory features of the node.
     pub(crate) memory: resources::MemoryFacts,
+    /// Sizes of huge pages that the machine has, in bytes.
+    pub(crate) page_sizes: Arc<[u64]>,
     /// Processes that a pod may have.
     pub(crate) pod_pids: Option<i64>,
 }
@@ -115,6 +118,7 @@ impl ContainerControl {
     pub(crate) async fn prepare_pod(&self, pod: &Pod, lane: &BlockingLane) -> Result<(), StartError> {
         let group = resources::pod_cgroup(&self.config.cgroup_root, pod);
         let limits = resources::pod_limits(pod, self.pod_pids);
+        let pages = huge_pages::pod_limits(pod);
         let folders = [
             files::log_folder(&self.config, pod),
             files::pod_folder(&self.config, uid(pod)),
@@ -127,6 +131,7 @@ impl ContainerControl {
         let work = move || {
             cgroups
                 .apply(&group, &limits)
+                .and_then(|()| cgroups.limit_huge_pages(&group, &pages))
                 .map_err(|error| group_failed(format!("{error}: {}", error.source)))?;
             folders
                 .iter()
@@ -326,6 +331,7 @@ impl ContainerControl {
             target: target.map(str::to_owned),
             ips,
             memory: self.memory,
+            page_sizes: self.page_sizes.clone(),
             config: self.config.clone(),
         };
         let files_made = with
@@ -446,6 +452,7 @@ struct Described {
     target: Option<String>,
     ips: Vec<String>,
     memory: resources::MemoryFacts,
+    page_sizes: Arc<[u64]>,
     config: Arc<KubeletConfig>,
 }
 
@@ -471,6 +478,7 @@ impl Described {
             log_path: &files::log_path(&container.name, self.restart_count),
             target: self.target.as_deref(),
             memory: self.memory,
+            page_sizes: &self.page_sizes,
             seccomp_root: &config.data_dir.join("seccomp").display().to_string(),
         })
     }

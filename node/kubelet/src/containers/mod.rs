@@ -13,6 +13,7 @@ pub(crate) mod env;
 pub(crate) mod env_files;
 pub(crate) mod files;
 pub(crate) mod hooks;
+pub(crate) mod huge_pages;
 mod image_volumes;
 pub(crate) mod log_links;
 pub(crate) mod resources;

@@ -8,7 +8,7 @@ use node_cri::v1;
 use node_volume::VolumeSet;
 
 use super::arguments::{Argument, ArgumentRoom, expand};
-use super::{StartError, resources, security};
+use super::{StartError, huge_pages, resources, security};
 use crate::pods::observed::{annotation, label};
 use crate::pods::plan::container_hash;
 use crate::pods::{name, namespace, spec, uid};
@@ -45,6 +45,8 @@ pub(crate) struct ContainerInput<'a> {
     pub(crate) target: Option<&'a str>,
     /// The machine's memory.
     pub(crate) memory: resources::MemoryFacts,
+    /// Sizes of huge pages that the machine has, in bytes.
+    pub(crate) page_sizes: &'a [u64],
     /// Directory of the `localhostProfile`s.
     pub(crate) seccomp_root: &'a str,
 }
@@ -93,7 +95,10 @@ pub(crate) fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, 
         stdin_once: container.stdin_once == Some(true),
         tty: container.tty == Some(true),
         linux: Some(v1::LinuxContainerConfig {
-            resources: Some(resources::container_limits(input.pod, container, input.memory)),
+            resources: Some(v1::LinuxContainerResources {
+                hugepage_limits: huge_pages::container_limits(input.pod, container, input.page_sizes),
+                ..resources::container_limits(input.pod, container, input.memory)
+            }),
             security_context: Some(security),
         }),
         ..v1::ContainerConfig::default()

@@ -30,6 +30,9 @@ pub(crate) fn make(
 ) -> Result<(), CgroupError> {
     let root = kubepods(cgroup_root);
     cgroups.apply(&root, &reserve.pods_limits(machine))?;
+    let pages = machine.huge_pages.iter();
+    let pages = pages.map(|(size, count)| (*size, size.saturating_mul(*count)));
+    cgroups.limit_huge_pages(&root, &pages.collect())?;
     cgroups.apply(&format!("{root}/burstable"), &CgroupResources::default())?;
     cgroups.apply(&format!("{root}/besteffort"), &only_shares(BEST_EFFORT_SHARES))
 }

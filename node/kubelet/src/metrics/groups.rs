@@ -2,7 +2,7 @@
 
 use machinery_runtime::Runtime;
 use machinery_runtime::metrics::{ComponentMetrics, Family, Histograms};
-use node_sys::cgroup::{CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures};
+use node_sys::cgroup::{CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, HugePageLimits};
 use std::sync::Arc;
 
 const DURATION: Family = Family::new(
@@ -50,6 +50,10 @@ impl Cgroups for TimedCgroups {
             "create"
         };
         self.timed(operation, || self.inner.apply(path, resources))
+    }
+
+    fn limit_huge_pages(&self, path: &str, limits: &HugePageLimits) -> Result<(), CgroupError> {
+        self.timed("update", || self.inner.limit_huge_pages(path, limits))
     }
 
     fn remove(&self, path: &str) -> Result<(), CgroupError> {

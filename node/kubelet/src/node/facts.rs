@@ -16,6 +16,7 @@ use super::pressure::Pressure;
 use super::reserve::{Amounts, amount_text};
 use super::taints::RegistrationTaint;
 use crate::config::KubeletConfig;
+use crate::containers::huge_pages;
 use crate::devices::NodeDevices;
 
 /// Everything about the node that does not change while we run.
@@ -62,9 +63,21 @@ impl NodeFacts {
             ("memory", self.machine.memory_bytes / 1024 * 1024),
             ("ephemeral-storage", self.storage_bytes / 1024 * 1024),
         ];
+        let whole = whole.map(|(name, amount)| (name.to_owned(), amount));
+        let pages = self.machine.huge_pages.iter();
+        let pages = pages.map(|(size, count)| (huge_pages::resource(*size), size.saturating_mul(*count)));
         whole
-            .map(|(name, amount)| (name.to_owned(), i64::try_from(amount).unwrap_or(i64::MAX)))
-            .into()
+            .into_iter()
+            .chain(pages)
+            .map(|(name, amount)| (name, i64::try_from(amount).unwrap_or(i64::MAX)))
+            .collect()
+    }
+
+    /// Bytes of all huge pages, which are no memory of any other use.
+    fn huge_page_bytes(&self) -> i64 {
+        let pages = self.machine.huge_pages.iter();
+        let bytes = pages.map(|(size, count)| size.saturating_mul(*count));
+        i64::try_from(bytes.fold(0, u64::saturating_add)).unwrap_or(i64::MAX)
     }
 
     /// The runtime's name alone.
@@ -181,11 +194,7 @@ pub(crate) fn status(
             let text = amount_text(&name, of(&name, whole));
             (name, Quantity(text))
         });
-        let counted = [
-            ("pods", config.max_pods.to_string()),
-            ("hugepages-1Gi", "0".to_string()),
-            ("hugepages-2Mi", "0".to_string()),
-        ];
+        let counted = [("pods", config.max_pods.to_string())];
         let counted = counted.map(|(name, text)| (name.to_owned(), Quantity(text)));
         let devices = devices
             .iter()
@@ -194,7 +203,13 @@ pub(crate) fn status(
     };
     let mut status = previous.clone();
     status.capacity = Some(resources(&|_, whole| whole, &devices.capacity));
-    let allocatable = |name: &str, whole| config.reserve.allocatable(name, whole);
+    let allocatable = |name: &str, whole| {
+        let left = config.reserve.allocatable(name, whole);
+        match name {
+            "memory" => left.saturating_sub(facts.huge_page_bytes()).max(0),
+            _ => left,
+        }
+    };
     status.allocatable = Some(resources(&allocatable, &devices.allocatable));
     status.addresses = Some(addresses(config));
     status.daemon_endpoints = Some(NodeDaemonEndpoints {

@@ -7,6 +7,7 @@ use machinery_meta::Quantity;
 use node_sys::cgroup::CgroupResources;
 use node_sys::machine::Machine;
 
+use crate::containers::huge_pages;
 use crate::containers::resources::shares;
 use crate::eviction::thresholds::{Threshold, Thresholds, pairs};
 
@@ -287,6 +288,7 @@ pub fn amount_text(resource: &str, amount: i64) -> String {
     match resource {
         "cpu" => Quantity::from_millis(amount).to_string(),
         "memory" | "ephemeral-storage" if amount % 1024 == 0 => format!("{}Ki", amount / 1024),
+        pages if huge_pages::is_one(pages) => Quantity::from_bytes(amount).to_string(),
         _ => amount.to_string(),
     }
 }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use machinery_meta::Quantity;
-
 use super::cpu::set::CpuSet;
 use super::cpu::topology::{CpuPlace, CpuTopology};
 use super::memory::reservation::NodeCapacity;
 use super::topology::merging::Nodes;
+use crate::containers::huge_pages;
 
 /// Folder of the kernel's files.
 pub(crate) const SYSTEM: &str = "/sys/devices/system";
@@ -16,8 +15,6 @@ pub(crate) const SYSTEM: &str = "/sys/devices/system";
 const BYTES_MAX: u64 = 64 << 10;
 /// Caches of a processor, by index.
 const CACHES_MAX: u32 = 16;
-/// Sizes of huge pages.
-const PAGE_SIZES_MAX: usize = 16;
 /// NUMA nodes of a machine whose memory is given: all sets of them are looked at, for each pod.
 pub(crate) const MEMORY_NODES_MAX: usize = 12;
 /// Level of the caches that several cores share, which upstream calls uncore caches.
@@ -99,22 +96,11 @@ fn capacity(folder: &Path) -> Result<NodeCapacity, String> {
         // A kernel without NUMA.
         false => node_sys::machine::memory_bytes().1,
     };
-    let folders = std::fs::read_dir(folder.join("hugepages"));
-    let mut huge_pages = BTreeMap::new();
-    for entry in folders.into_iter().flatten().flatten().take(PAGE_SIZES_MAX) {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let size = name
-            .strip_prefix("hugepages-")
-            .and_then(|name| name.strip_suffix("kB"));
-        let Some(size) = size.and_then(|size| size.parse::<u64>().ok()) else {
-            continue;
-        };
-        let count = text(&entry.path().join("nr_hugepages"))?;
-        let count: u64 = count.parse().unwrap_or(0);
-        let bytes = size.saturating_mul(1024);
-        let kind = Quantity::from_bytes(i64::try_from(bytes).unwrap_or(i64::MAX));
-        huge_pages.insert(format!("hugepages-{kind}"), bytes.saturating_mul(count));
-    }
+    let pages = node_sys::machine::huge_pages(&folder.join("hugepages"));
+    let huge_pages = pages
+        .into_iter()
+        .map(|(size, count)| (huge_pages::resource(size), size.saturating_mul(count)))
+        .collect();
     Ok(NodeCapacity { memory, huge_pages })
 }
 

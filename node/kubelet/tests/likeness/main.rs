@@ -42,6 +42,14 @@ impl node_sys::cgroup::Cgroups for NoGroups {
         Ok(())
     }
 
+    fn limit_huge_pages(
+        &self,
+        _: &str,
+        _: &node_sys::cgroup::HugePageLimits,
+    ) -> Result<(), node_sys::cgroup::CgroupError> {
+        Ok(())
+    }
+
     fn remove(&self, _: &str) -> Result<(), node_sys::cgroup::CgroupError> {
         Ok(())
     }

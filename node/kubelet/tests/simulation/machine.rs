@@ -1,7 +1,9 @@
 //! Mounts, control groups and vitals in memory; the first two fail now and then.
 
 use machinery_runtime::Runtime;
-use node_sys::cgroup::{CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, MemoryFigures};
+use node_sys::cgroup::{
+    CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, HugePageLimits, MemoryFigures,
+};
 use node_sys::fs::FsUsage;
 use node_sys::mount::{MountError, Mounter, TmpfsOptions};
 use node_sys::vitals::Vitals;
@@ -154,6 +156,12 @@ impl Cgroups for ModelGroups {
             groups.entry(path[..end].to_owned()).or_default();
         }
         groups.insert(path.to_owned(), *resources);
+        Ok(())
+    }
+
+    fn limit_huge_pages(&self, path: &str, _: &HugePageLimits) -> Result<(), CgroupError> {
+        self.strike(path)?;
+        assert!(self.exists(path), "{path} is limited before it is made");
         Ok(())
     }
 

@@ -8,6 +8,7 @@ mod figures;
 mod v1;
 mod v2;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,6 +50,20 @@ pub struct CgroupResources {
     pub pids_limit: Option<i64>,
 }
 
+/// Limits of huge pages: bytes by the size of a page in bytes.
+pub type HugePageLimits = BTreeMap<u64, u64>;
+
+/// The kernel's name of a size of huge pages: `2MB`.
+pub fn huge_page_name(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KB", "MB", "GB", "TB", "PB"];
+    let (mut size, mut unit) = (bytes, 0);
+    while size >= 1024 && unit + 1 < UNITS.len() {
+        size /= 1024;
+        unit += 1;
+    }
+    format!("{size}{}", UNITS[unit])
+}
+
 /// Usage of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CgroupStats {
@@ -68,6 +83,9 @@ pub struct CgroupStats {
 pub trait Cgroups: Send + Sync + std::fmt::Debug {
     /// Makes a group where it is missing and sets its limits.
     fn apply(&self, path: &str, resources: &CgroupResources) -> Result<(), CgroupError>;
+    /// Limits the huge pages of a group that is there; of sizes that are not named it may have none. Without the controller nothing
+    /// is limited.
+    fn limit_huge_pages(&self, path: &str, limits: &HugePageLimits) -> Result<(), CgroupError>;
     /// Ends what still runs in a group and removes it with everything below. A missing one is fine.
     fn remove(&self, path: &str) -> Result<(), CgroupError>;
     /// Its limits as the kernel has them: processor time, and memory where it is limited at all.
@@ -104,6 +122,32 @@ fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
         path: path.to_path_buf(),
         source,
     })
+}
+
+/// Writes limits of huge pages into a group's files, whose names end in a word of the version's own. Pages that are reserved
+/// are limited as those in use, where the kernel counts them (5.7).
+fn write_huge_page_limits(folder: &Path, word: &str, limits: &HugePageLimits) -> Result<(), CgroupError> {
+    for size in huge_page_sizes(folder, word) {
+        let named = limits.iter().find(|(bytes, _)| huge_page_name(**bytes) == size);
+        let limit = named.map_or(0, |(_, limit)| *limit).to_string();
+        write(&folder.join(format!("hugetlb.{size}.{word}")), &limit)?;
+        let reserved = folder.join(format!("hugetlb.{size}.rsvd.{word}"));
+        if reserved.try_exists().unwrap_or(false) {
+            write(&reserved, &limit)?;
+        }
+    }
+    Ok(())
+}
+
+fn huge_page_sizes(folder: &Path, word: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let middle = name.to_str()?.strip_prefix("hugetlb.")?.strip_suffix(word)?;
+        let size = middle.strip_suffix('.')?;
+        (!size.contains('.')).then(|| size.to_owned())
+    });
+    sizes.collect()
 }
 
 fn read_number(path: &Path) -> u64 {

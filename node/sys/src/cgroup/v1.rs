@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::{
-    CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, below, figures, folders, names,
-    read_keyed, read_limit, read_number, remove_tree, write,
+    CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, HugePageLimits, below, figures,
+    folders, names, read_keyed, read_limit, read_number, remove_tree, write, write_huge_page_limits,
 };
 
 /// The mounted v1 hierarchies.
@@ -16,8 +16,8 @@ pub struct CgroupsV1 {
 }
 
 /// Controllers in which a pod gets a group of its own.
-const POD_CONTROLLERS: [&str; 8] = [
-    "cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer", "blkio",
+const POD_CONTROLLERS: [&str; 9] = [
+    "cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer", "blkio", "hugetlb",
 ];
 
 impl CgroupsV1 {
@@ -127,6 +127,13 @@ impl Cgroups for CgroupsV1 {
         Ok(())
     }
 
+    fn limit_huge_pages(&self, path: &str, limits: &HugePageLimits) -> Result<(), CgroupError> {
+        match self.group("hugetlb", path) {
+            Some(folder) => write_huge_page_limits(&folder, "limit_in_bytes", limits),
+            None => Ok(()),
+        }
+    }
+
     fn remove(&self, path: &str) -> Result<(), CgroupError> {
         self.roots
             .values()
@@ -188,6 +195,32 @@ impl Cgroups for CgroupsV1 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn huge_pages_of_v1_are_limited_by_size() {
+        let root = tempfile::tempdir().unwrap();
+        let pod = root.path().join("kubepods/pod1");
+        std::fs::create_dir_all(&pod).unwrap();
+        let files = [
+            "2MB.limit_in_bytes",
+            "2MB.rsvd.limit_in_bytes",
+            "2MB.failcnt",
+            "1GB.limit_in_bytes",
+        ];
+        for file in files {
+            std::fs::write(pod.join(format!("hugetlb.{file}")), "max").unwrap();
+        }
+        let table = format!("cgroup {} cgroup rw,hugetlb 0 0\n", root.path().display());
+        let groups = CgroupsV1::from_table(&table);
+        groups
+            .limit_huge_pages("/kubepods/pod1", &[(2 << 20, 4 << 20)].into())
+            .unwrap();
+        let read = |file: &str| std::fs::read_to_string(pod.join(format!("hugetlb.{file}"))).unwrap();
+        assert_eq!(files.map(read), ["4194304", "4194304", "max", "0"]);
+        CgroupsV1::from_table("")
+            .limit_huge_pages("/kubepods/pod1", &HugePageLimits::new())
+            .unwrap();
+    }
 
     #[test]
     fn hierarchies_are_found_in_the_mount_table() {

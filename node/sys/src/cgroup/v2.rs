@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::machine;
 
 use super::{
-    CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, below, figures, folders, names,
-    read_keyed, read_limit, read_number, remove_tree, write,
+    CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, HugePageLimits, below, figures,
+    folders, names, read_keyed, read_limit, read_number, remove_tree, write, write_huge_page_limits,
 };
 
 /// The unified hierarchy.
@@ -15,7 +15,7 @@ pub struct CgroupsV2 {
     root: PathBuf,
 }
 
-const CONTROLLERS: [&str; 5] = ["cpu", "cpuset", "memory", "pids", "io"];
+const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "memory", "pids", "io", "hugetlb"];
 const DEFAULT_PERIOD_US: u64 = 100_000;
 
 /// The v2 weight that stands for v1 shares: 2..262144 onto 1..10000.
@@ -98,6 +98,10 @@ impl Cgroups for CgroupsV2 {
             write(&folder.join("pids.max"), &limit_text(limit))?;
         }
         Ok(())
+    }
+
+    fn limit_huge_pages(&self, path: &str, limits: &HugePageLimits) -> Result<(), CgroupError> {
+        write_huge_page_limits(&below(&self.root, path), "max", limits)
     }
 
     fn remove(&self, path: &str) -> Result<(), CgroupError> {
@@ -184,5 +188,22 @@ mod tests {
         );
         assert_eq!(found.memory_limit_bytes, None);
         std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn huge_pages_of_v2_are_limited_by_size() {
+        let root = tempfile::tempdir().unwrap();
+        let pod = root.path().join("kubepods/pod1");
+        std::fs::create_dir_all(&pod).unwrap();
+        let files = ["2MB.max", "2MB.rsvd.max", "2MB.current", "1GB.max", "64KB.max"];
+        for file in files {
+            std::fs::write(pod.join(format!("hugetlb.{file}")), "max").unwrap();
+        }
+        let limits = [(64 << 10, 1 << 20), (1 << 30, 2 << 30)].into();
+        CgroupsV2::new(root.path())
+            .limit_huge_pages("/kubepods/pod1", &limits)
+            .unwrap();
+        let read = |file: &str| std::fs::read_to_string(pod.join(format!("hugetlb.{file}"))).unwrap();
+        assert_eq!(files.map(read), ["0", "0", "max", "2147483648", "1048576"]);
     }
 }

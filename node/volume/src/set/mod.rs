@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::atomic_writer::Payload;
 use crate::csi::{self, CsiSource, CsiVolume, CsiVolumes, Kept};
+use crate::empty_dir::HugePages;
 use crate::payload::{self, ObjectSource, PayloadContext};
 use crate::room::Room;
 use crate::{
@@ -199,7 +200,10 @@ impl VolumeSet {
     /// Reads the content of a volume from its sources outside of this machine's disk.
     async fn content(&self, pod: &Pod, volume: &Volume, room: &mut Room) -> Result<Content, VolumeError> {
         if let Some(source) = &volume.empty_dir {
-            return Ok(Content::Empty(source.clone()));
+            return Ok(Content::Empty(
+                source.clone(),
+                empty_dir::huge_pages(pod, source)?,
+            ));
         }
         if let Some(source) = &volume.host_path {
             return Ok(match self.checked.lock().contains(&volume.name) {
@@ -338,9 +342,12 @@ impl VolumeSet {
         group: Option<u32>,
     ) -> Result<Option<Notice>, VolumeError> {
         let (payload, in_memory, stamp) = match content {
-            Content::Empty(source) => {
+            Content::Empty(source, pages) => {
                 let mounter = self.mounter.as_ref();
-                empty_dir::set_up(path, &source, mounter, group, self.memory_bytes_max)?;
+                match pages {
+                    Some(pages) => empty_dir::set_up_huge_pages(path, &pages, mounter, group)?,
+                    None => empty_dir::set_up(path, &source, mounter, group, self.memory_bytes_max)?,
+                }
                 return Ok(None);
             }
             Content::Host(source) => {
@@ -452,7 +459,7 @@ impl VolumeSet {
 
 /// Content of a volume.
 enum Content {
-    Empty(EmptyDirVolumeSource),
+    Empty(EmptyDirVolumeSource, Option<HugePages>),
     Host(HostPathVolumeSource),
     /// A claim's volume.
     Persistent(persistent::Source),
