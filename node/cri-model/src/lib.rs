@@ -57,6 +57,8 @@ pub(crate) struct Machine {
     pub(crate) happenings: Mutex<Vec<RuntimeEvent>>,
     /// Calls so far, by path.
     pub(crate) calls: Mutex<BTreeMap<String, usize>>,
+    /// Sandboxes that start now, and the most that ever did at once.
+    pub(crate) starting: Mutex<(usize, usize)>,
 }
 
 /// One life of the daemon.
@@ -80,6 +82,7 @@ impl Containerd {
             subscribers: events::Subscribers::default(),
             happenings: Mutex::default(),
             calls: Mutex::default(),
+            starting: Mutex::default(),
         };
         let containerd = Self {
             machine: Arc::new(machine),
@@ -94,6 +97,11 @@ impl Containerd {
         let machine = Arc::clone(&self.machine);
         let call = move |request| serve::carry(Arc::clone(&machine), request);
         Transport::new(tower::service_fn(call))
+    }
+
+    /// The most sandboxes that ever started at once.
+    pub fn sandboxes_started_at_once(&self) -> usize {
+        self.machine.starting.lock().1
     }
 
     /// Changes the weather.

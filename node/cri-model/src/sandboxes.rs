@@ -29,12 +29,31 @@ pub(crate) async fn run(
     let (id, name) = (machine.new_id(), full_name(metadata));
     let reserved = machine.store.lock().reserve(&name, &id);
     reserved.map_err(|holder| refusals::reserved("sandbox", &name, &holder))?;
+    let _starting = Starting::new(&machine);
     let made = make(&machine, &context, (&id, &name), config, asked.runtime_handler).await;
     if made.is_err() {
         machine.forget_sandbox(&id);
     }
     made?;
     Ok(v1::RunPodSandboxResponse { pod_sandbox_id: id })
+}
+
+/// A sandbox that starts, counted until its call ends in whatever way.
+struct Starting(Arc<Machine>);
+
+impl Starting {
+    fn new(machine: &Arc<Machine>) -> Self {
+        let mut starting = machine.starting.lock();
+        starting.0 += 1;
+        starting.1 = starting.1.max(starting.0);
+        Self(Arc::clone(machine))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.0.starting.lock().0 -= 1;
+    }
 }
 
 async fn make(

@@ -23,6 +23,7 @@ use crate::cdi;
 use crate::config::KubeletConfig;
 use crate::containers::control::ContainerControl;
 use crate::containers::dns::NodeDns;
+use crate::containers::sandbox_turns::SandboxTurns;
 use crate::containers::tiers;
 use crate::csi::Csi;
 use crate::devices::manager::DeviceManager;
@@ -420,6 +421,7 @@ fn container_control(
         resource_managers: resource_managers.clone(),
         dra: dra.clone(),
         host_ports: HostPorts::new(config.host_ports.clone(), host_ports, runtime.clone()),
+        sandbox_turns: SandboxTurns::of_cores(facts.machine.cpus),
         page_sizes: facts.machine.huge_pages.keys().copied().collect(),
         memory: tiers::memory_facts(cgroups.as_ref(), &config.cgroup_root, &facts.machine),
         pod_pids: config.pod_pids(&facts.machine),

@@ -14,6 +14,7 @@ use node_volume::{NodeResources, ObjectSource, VolumeSet};
 use super::env::{EnvSources, environment};
 use super::env_files::EnvFiles;
 use super::log_links::LogLink;
+use super::sandbox_turns::{Rank, SandboxTurns};
 use super::stopping::{Killing, grace_period};
 use super::{
     StartError, dns, files, hooks, huge_pages, resources, runtime_class, sandbox, spec as container_spec,
@@ -32,7 +33,7 @@ use crate::pods::admission::Abilities;
 use crate::pods::ephemeral::target_of;
 use crate::pods::observed::{ObservedPod, ObservedSandbox};
 use crate::pods::plan::{Start, container_named};
-use crate::pods::{spec, uid};
+use crate::pods::{is_critical, spec, uid};
 use crate::resource_managers::manager::ResourceManagers;
 
 /// A postStart hook may run as long as it likes; this only bounds a hook that hangs for ever.
@@ -80,6 +81,8 @@ pub(crate) struct ContainerControl {
     pub(crate) memory: resources::MemoryFacts,
     /// Sizes of huge pages that the machine has, in bytes.
     pub(crate) page_sizes: Arc<[u64]>,
+    /// Turns of sandboxes that start.
+    pub(crate) sandbox_turns: SandboxTurns,
     /// Processes that a pod may have.
     pub(crate) pod_pids: Option<i64>,
 }
@@ -182,6 +185,11 @@ impl ContainerControl {
             config: Some(sandbox::config(&self.config, pod, &self.dns_now().await, attempt)),
             runtime_handler: runtime_handler.clone(),
         };
+        let rank = match is_critical(pod) {
+            true => Rank::Critical,
+            false => Rank::Usual,
+        };
+        let _turn = self.sandbox_turns.take(rank).await;
         let began = self.runtime.monotonic();
         let answer = self
             .timed("run pod sandbox", self.cri.run_pod_sandbox(request))

@@ -19,6 +19,7 @@ pub(crate) mod log_links;
 pub(crate) mod resources;
 pub(crate) mod runtime_class;
 pub(crate) mod sandbox;
+pub(crate) mod sandbox_turns;
 pub(crate) mod security;
 pub(crate) mod spec;
 pub(crate) mod stopping;

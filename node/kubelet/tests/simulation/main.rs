@@ -25,6 +25,7 @@ mod greedy;
 mod host_ports;
 mod late_sidecar;
 mod machine;
+mod many_at_once;
 mod model_csi;
 mod model_dra;
 mod model_kernel_log;
@@ -134,6 +135,13 @@ fn pod_whose_config_map_is_deleted_goes_on_with_what_it_has() {
 fn container_takes_variables_from_a_file_that_another_wrote() {
     for seed in seeds(3) {
         env_files::run_seed(seed);
+    }
+}
+
+#[test]
+fn pods_that_start_together_start_so_many_sandboxes_at_once() {
+    for seed in seeds(1) {
+        many_at_once::run_seed(seed);
     }
 }
 

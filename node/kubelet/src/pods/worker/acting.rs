@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use node_volume::SetUp;
 
 use super::PodWorker;
 use crate::api::events::EventType;
@@ -178,11 +179,13 @@ impl PodWorker {
             return Ok(ActOutcome::Failed);
         }
         self.group_made().await;
-        // The first status and the volumes need nothing of the sandbox, nor it of them.
-        self.report(pod, observed, false).await;
-        if !self.set_up_volumes(pod).await {
+        // The first status and the volumes need nothing of each other.
+        let volumes = self.volumes.clone();
+        let (set_up, _) = tokio::join!(volumes.set_up(pod), self.report(pod, observed, false));
+        if !self.settle_volumes(pod, set_up) {
             return Ok(ActOutcome::Failed);
         }
+        // No sandbox without them, as upstream: it would have an address of the node's range for nothing.
         if !self.prepare_claims(pod).await {
             return Ok(ActOutcome::Failed);
         }
@@ -212,6 +215,10 @@ impl PodWorker {
     /// Sets up the volumes and reports whether all are mounted. A volume that keeps old content counts, and is updated later.
     pub(super) async fn set_up_volumes(&mut self, pod: &Pod) -> bool {
         let outcome = self.volumes.set_up(pod).await;
+        self.settle_volumes(pod, outcome)
+    }
+
+    fn settle_volumes(&mut self, pod: &Pod, outcome: SetUp) -> bool {
         for (volume, error) in &outcome.failures {
             let events = &self.context.events;
             events.pod(pod, EventType::Warning, "FailedMount", error.event(volume));
