@@ -7,7 +7,7 @@ use crate::agent_reserve::ReserveArguments;
 use crate::agent_resources::ResourceArguments;
 use crate::agent_shutdown::ShutdownArguments;
 use clap::{ArgAction, Args};
-use node_kubelet::RegistrationTaint;
+use node_kubelet::{RegistrationTaint, SwapBehavior};
 use node_proxy::NodePortAddress;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -83,6 +83,10 @@ pub(crate) struct NodeArguments {
     /// Refuse to start while the machine has swap
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub(crate) fail_swap_on: bool,
+    /// Swap of containers, upstream's memorySwap.swapBehavior: NoSwap, or LimitedSwap, a part of the machine's for those of
+    /// Burstable pods (cgroup v2)
+    #[arg(long, default_value = "NoSwap")]
+    pub(crate) memory_swap_behavior: SwapBehavior,
     /// Refuse to start on a machine with cgroup v1
     #[arg(long = "fail-cgroupv1", default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub(crate) fail_cgroup_v1: bool,

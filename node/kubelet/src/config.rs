@@ -16,7 +16,42 @@ use crate::node::taints::RegistrationTaint;
 use crate::resource_managers::ResourceManagersConfig;
 use crate::server::system_logs::config::SystemLogsConfig;
 use crate::shutdown::ShutdownConfig;
-use crate::static_pods::{StaticPodSource, StaticPodUrl};
+use crate::static_pods::folder::StaticPodSource;
+use crate::static_pods::url::StaticPodUrl;
+
+/// Swap of containers, upstream's `memorySwap.swapBehavior`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SwapBehavior {
+    /// None has any.
+    #[default]
+    NoSwap,
+    /// Those of Burstable pods have parts of the machine's by their requests of memory.
+    LimitedSwap,
+}
+
+impl SwapBehavior {
+    /// Upstream's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoSwap => "NoSwap",
+            Self::LimitedSwap => "LimitedSwap",
+        }
+    }
+}
+
+impl std::str::FromStr for SwapBehavior {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "" | "NoSwap" => Ok(Self::NoSwap),
+            "LimitedSwap" => Ok(Self::LimitedSwap),
+            other => Err(format!(
+                "{other:?} must be one of: \"\", \"LimitedSwap\" or \"NoSwap\""
+            )),
+        }
+    }
+}
 
 /// The kubelet's configuration; names are upstream's where upstream has the thing.
 #[derive(Debug, Clone)]
@@ -65,6 +100,8 @@ pub struct KubeletConfig {
     pub static_pod_url: Option<StaticPodUrl>,
     /// Source of descriptions of devices, for a runtime that reads none.
     pub cdi: CdiSource,
+    /// Swap of containers.
+    pub swap_behavior: SwapBehavior,
     /// Maximum number of pods on this node.
     pub max_pods: u32,
     /// Images that are pulled at once, where there is a bound.
@@ -127,6 +164,7 @@ impl KubeletConfig {
             static_pods: None,
             static_pod_url: None,
             cdi: CdiSource::default(),
+            swap_behavior: SwapBehavior::default(),
             max_pods: 110,
             image_pulls_max: None,
             credential_providers: None,

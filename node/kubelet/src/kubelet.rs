@@ -423,7 +423,12 @@ fn container_control(
         host_ports: HostPorts::new(config.host_ports.clone(), host_ports, runtime.clone()),
         sandbox_turns: SandboxTurns::of_cores(facts.machine.cpus),
         page_sizes: facts.machine.huge_pages.keys().copied().collect(),
-        memory: tiers::memory_facts(cgroups.as_ref(), &config.cgroup_root, &facts.machine),
+        memory: tiers::memory_facts(
+            cgroups.as_ref(),
+            &config.cgroup_root,
+            &facts.machine,
+            config.swap_behavior,
+        ),
         pod_pids: config.pod_pids(&facts.machine),
         cgroups,
         dns: NodeDns {

@@ -7,7 +7,7 @@
 //! event stream, by probes and by its own timers; a slow relist is the safety net.
 //!
 //! Each feature is a folder: [`images`], [`probes`], [`logs`], [`eviction`], [`node`] (registration, lease, status),
-//! [`server`] (port 10250), [`plugins`] (their registration), [`devices`] (their devices), [`dra`] (devices of claims), [`resource_managers`] (processors and memory that containers have alone), [`cdi`] (how some of both get into containers), [`csi`] (their volumes), [`containerd`] (the private instance), [`static_pods`] (pods of files), [`shutdown`] (their end when the machine goes down), [`oom`] (events of a machine without memory), [`trust_bundles`] and
+//! [`server`] (port 10250), [`plugins`] (their registration), [`devices`] (their devices), [`dra`] (devices of claims), [`resource_managers`] (processors and memory that containers have alone), [`cdi`] (how some of both get into containers), [`csi`] (their volumes), [`containerd`] (the private instance), [`static_pods`] (pods of files and of a URL), [`shutdown`] (their end when the machine goes down), [`oom`] (events of a machine without memory), [`trust_bundles`] and
 //! [`pod_certificates`] (projections of the certificates API). [`managers`] lists what runs, in start order; [`kubelet`] assembles it.
 //!
 //! Never: anything that survives only in this process. Restart counts, hashes and message paths are
@@ -47,7 +47,7 @@ pub mod shutdown;
 pub mod static_pods;
 mod trust_bundles;
 
-pub use config::KubeletConfig;
+pub use config::{KubeletConfig, SwapBehavior};
 pub use kubelet::{Host, Kubelet, KubeletError};
 pub use node::taints::{RegistrationTaint, TaintError};
 pub use server::system_logs::SystemLogsConfig;

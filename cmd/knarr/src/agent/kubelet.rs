@@ -55,6 +55,7 @@ pub(super) fn config(arguments: &AgentArguments, kubeconfig: &Path) -> anyhow::R
             decode: decode_manifest,
             ..CdiSource::default()
         },
+        swap_behavior: arguments.node.memory_swap_behavior,
         max_pods: max_pods(&arguments.node),
         image_pulls_max: image_pulls_max(&arguments.node),
         credential_providers: credential_providers(&arguments.node)?,

@@ -446,14 +446,7 @@ pub(crate) const FIELDS: &[Field] = &[
     unused("iptablesDropBit", Int32, "15", IPTABLES).zero(),
     flag("featureGates", BoolMap, "", "feature-gates"),
     flag("failSwapOn", Bool, "true", "fail-swap-on").zero(),
-    differs(
-        "memorySwap.swapBehavior",
-        Text,
-        "",
-        "NoSwap",
-        &[],
-        "swap for pods",
-    ),
+    flag("memorySwap.swapBehavior", Text, "", "memory-swap-behavior"),
     flag("containerLogMaxSize", Text, "10Mi", "container-log-max-size"),
     flag("containerLogMaxFiles", Int32, "5", "container-log-max-files").zero(),
     kept(

@@ -86,6 +86,10 @@ fn kubelet_configuration_becomes_flags() {
             r#"--manifest-url-header={"a":["b, c","d"]}"#,
         ],
     );
+    check(
+        "failSwapOn: false\nmemorySwap: {swapBehavior: LimitedSwap}\n",
+        &["--fail-swap-on=false", "--memory-swap-behavior=LimitedSwap"],
+    );
     check("evictionHard: {}\n", &["--eviction-hard="]);
     check(
         "kubeReserved: {cpu: 200m, memory: 1Gi}\n",
@@ -349,6 +353,14 @@ fn kubelet_configuration_is_validated_in_upstreams_words() {
         "error: [invalid configuration: maxPods (--max-pods) -1 must not be a negative number, invalid configuration: \
          syncFrequency: \"10s\" is not supported (this agent has 1m0s): it would need a period of the pod workers that can be \
          set]",
+    );
+}
+
+#[test]
+fn swap_behavior_is_one_of_upstreams() {
+    invalid(
+        "memorySwap: {swapBehavior: UnlimitedSwap}\n",
+        r#"invalid configuration: memorySwap.swapBehavior "UnlimitedSwap" must be one of: "", "LimitedSwap" or "NoSwap""#,
     );
 }
 

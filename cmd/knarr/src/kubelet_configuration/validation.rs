@@ -4,6 +4,7 @@
 use super::fields::field;
 use super::settings::given;
 use machinery_schema::leaf::{parse_duration, write_duration};
+use node_kubelet::SwapBehavior;
 use serde_json::{Map, Value};
 
 /// Everything wrong with a document that was decoded.
@@ -15,6 +16,7 @@ pub(super) fn problems(document: &Map<String, Value>) -> Vec<String> {
     problems.extend(counts(&own));
     problems.extend(taints(document));
     problems.extend(shutdown(&own));
+    problems.extend(swap(&own));
     let wrong = problems.into_iter();
     wrong
         .map(|problem| format!("invalid configuration: {problem}"))
@@ -109,6 +111,12 @@ fn pulls(own: &Document<'_>) -> Vec<String> {
         );
     }
     problems
+}
+
+fn swap(own: &Document<'_>) -> Option<String> {
+    let behavior = own.value("memorySwap.swapBehavior")?.as_str()?;
+    let wrong = behavior.parse::<SwapBehavior>().err()?;
+    Some(format!("memorySwap.swapBehavior {wrong}"))
 }
 
 fn counts(own: &Document<'_>) -> Vec<String> {

@@ -11,7 +11,7 @@ use machinery_semantics::resources::{
 use node_cri::v1::LinuxContainerResources;
 use node_sys::cgroup::CgroupResources;
 
-use crate::pods::{ContainerKind, all_containers, spec, uid};
+use crate::pods::{ContainerKind, all_containers, is_critical, spec, uid};
 
 const PERIOD_US: i64 = 100_000;
 const QUOTA_US_MIN: i64 = 1000;
@@ -101,8 +101,12 @@ pub(crate) struct MemoryFacts {
     pub(crate) capacity_bytes: i64,
     /// All of a container's processes can be ended together when it is out of memory (`memory.oom.group`).
     pub(crate) oom_group: bool,
-    /// Swap can be forbidden where memory has no limit (`memory.swap.max`).
+    /// Swap can be limited by itself (`memory.swap.max`).
     pub(crate) swap_limit: bool,
+    /// Memory and swap can be limited together, as in cgroup v1 (`memory.memsw.limit_in_bytes`).
+    pub(crate) memory_and_swap_limit: bool,
+    /// Swap of the machine that containers have parts of (`LimitedSwap`); `None` where none has any.
+    pub(crate) swap_bytes: Option<i64>,
 }
 
 /// The weight that stands for so much processor time, 2 to 262144.
@@ -156,25 +160,52 @@ pub(crate) fn container_limits(
         .map(Quantity::millis)
         .or(cpu_limit)
         .unwrap_or(0);
+    let memory_limit = limit(container, "memory").map_or(0, Quantity::units);
     LinuxContainerResources {
         cpu_period: PERIOD_US,
         cpu_quota: cpu_limit.map_or(0, quota),
         cpu_shares: shares(cpu_request),
-        memory_limit_in_bytes: limit(container, "memory").map_or(0, Quantity::units),
+        memory_limit_in_bytes: memory_limit,
+        // As much as memory alone: no swap beyond the limit, though some within it.
+        memory_swap_limit_in_bytes: if memory.memory_and_swap_limit {
+            memory_limit
+        } else {
+            0
+        },
         oom_score_adj: oom_score_adjust(pod, container, memory.capacity_bytes),
-        unified: unified(memory),
+        unified: unified(memory, swap_limit(pod, container, memory)),
         ..LinuxContainerResources::default()
     }
 }
 
 /// Files of cgroup v2 that CRI has no names for: upstream's defaults.
-fn unified(memory: MemoryFacts) -> HashMap<String, String> {
-    let oom_group = memory.oom_group.then_some(("memory.oom.group", "1"));
-    let swap = memory.swap_limit.then_some(("memory.swap.max", "0"));
+fn unified(memory: MemoryFacts, swap_bytes: i64) -> HashMap<String, String> {
+    let oom_group = memory.oom_group.then(|| ("memory.oom.group", "1".to_owned()));
+    let swap = memory
+        .swap_limit
+        .then(|| ("memory.swap.max", swap_bytes.to_string()));
     let files = oom_group.into_iter().chain(swap);
-    files
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
+    files.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Reports whether a container has swap: one of a Burstable pod that is not critical, which requests memory, and not as much as
+/// its limit.
+pub(crate) fn may_swap(pod: &Pod, container: &Container, memory: MemoryFacts) -> bool {
+    let (request, limit) = (request(container, "memory"), limit(container, "memory"));
+    memory.swap_bytes.is_some() && !is_critical(pod) && qos(pod) == Qos::Burstable && request != limit
+}
+
+/// Swap of a container in bytes: the part of the machine's that its request is of the machine's memory.
+fn swap_limit(pod: &Pod, container: &Container, memory: MemoryFacts) -> i64 {
+    let Some(swap) = memory.swap_bytes.filter(|_| may_swap(pod, container, memory)) else {
+        return 0;
+    };
+    let (request, whole) = (memory_request(container), memory.capacity_bytes);
+    if whole <= 0 || request > whole {
+        return 0;
+    }
+    let part = i128::from(request) * i128::from(swap) / i128::from(whole);
+    i64::try_from(part).unwrap_or(0)
 }
 
 /// Least priority that counts as the system's own.
@@ -298,7 +329,50 @@ mod tests {
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into()
         );
-        assert!(unified(memory(0)).is_empty(), "cgroup v1");
+        assert!(unified(memory(0), 0).is_empty(), "cgroup v1");
+    }
+
+    #[test]
+    fn swap_is_shared_by_requests_among_burstable_containers() {
+        let facts = MemoryFacts {
+            swap_limit: true,
+            swap_bytes: Some(1 << 30),
+            ..memory(4 << 30)
+        };
+        let swap = |pod: &Pod, facts: MemoryFacts| {
+            let limits = container_limits(pod, &spec(pod).containers[0], facts);
+            limits.unified["memory.swap.max"].parse::<i64>().unwrap()
+        };
+        let some = pod(r#"{"requests":{"memory":"1Gi"},"limits":{"memory":"2Gi"}}"#);
+        assert_eq!(swap(&some, facts), 256 << 20);
+        assert_eq!(swap(&pod(r#"{"requests":{"memory":"512Mi"}}"#), facts), 128 << 20);
+        assert_eq!(
+            swap(&pod(r#"{"requests":{"memory":"8Gi"}}"#), facts),
+            0,
+            "more than there is"
+        );
+        for none in [
+            "{}",
+            r#"{"requests":{"cpu":"1"}}"#,
+            r#"{"requests":{"memory":"1Gi","cpu":"1"},"limits":{"memory":"1Gi"}}"#,
+            r#"{"requests":{"memory":"1Gi","cpu":"1"},"limits":{"memory":"1Gi","cpu":"1"}}"#,
+        ] {
+            assert_eq!(swap(&pod(none), facts), 0, "{none}");
+        }
+        let mut critical = some.clone();
+        critical.spec.as_mut().unwrap().priority = Some(2_000_000_000);
+        assert_eq!(swap(&critical, facts), 0);
+        let without = MemoryFacts {
+            swap_bytes: None,
+            ..facts
+        };
+        assert_eq!(swap(&some, without), 0, "NoSwap");
+        let together = MemoryFacts {
+            memory_and_swap_limit: true,
+            ..memory(4 << 30)
+        };
+        let limits = container_limits(&some, &spec(&some).containers[0], together);
+        assert_eq!(limits.memory_swap_limit_in_bytes, 2 << 30, "cgroup v1");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use node_sys::cgroup::{CgroupError, CgroupResources, Cgroups};
 use node_sys::machine::Machine;
 
 use super::resources::{MemoryFacts, kubepods, shares};
+use crate::config::SwapBehavior;
 use crate::managers::ManagerContext;
 use crate::node::reserve::Reserve;
 
@@ -55,13 +56,24 @@ pub(crate) fn limit_others(cgroups: &dyn Cgroups, reserve: &Reserve) -> Result<(
 }
 
 /// Reads the features of the memory controller from the pods' group.
-pub(crate) fn memory_facts(cgroups: &dyn Cgroups, cgroup_root: &str, machine: &Machine) -> MemoryFacts {
+pub(crate) fn memory_facts(
+    cgroups: &dyn Cgroups,
+    cgroup_root: &str,
+    machine: &Machine,
+    behavior: SwapBehavior,
+) -> MemoryFacts {
     let root = kubepods(cgroup_root);
-    let has = |name: &str| cgroups.version() == 2 && cgroups.has_memory_file(&root, name);
+    let has = |version: u8, name: &str| cgroups.version() == version && cgroups.has_memory_file(&root, name);
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    let swap_limit = has(2, "memory.swap.max");
+    // As upstream: cgroup v1 has no limit of swap alone, and so nobody has any.
+    let shares_swap = behavior == SwapBehavior::LimitedSwap && swap_limit;
     MemoryFacts {
-        capacity_bytes: i64::try_from(machine.memory_bytes).unwrap_or(i64::MAX),
-        oom_group: has("memory.oom.group"),
-        swap_limit: has("memory.swap.max"),
+        capacity_bytes: signed(machine.memory_bytes),
+        oom_group: has(2, "memory.oom.group"),
+        swap_limit,
+        memory_and_swap_limit: has(1, "memory.memsw.limit_in_bytes"),
+        swap_bytes: shares_swap.then(|| signed(machine.swap_bytes)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeFeatures, NodeRuntimeHandler,
-    NodeRuntimeHandlerFeatures, NodeSpec, NodeStatus, NodeSystemInfo,
+    NodeRuntimeHandlerFeatures, NodeSpec, NodeStatus, NodeSwapStatus, NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -251,6 +251,9 @@ fn node_info(config: &KubeletConfig, facts: &NodeFacts) -> NodeSystemInfo {
         operating_system: "linux".into(),
         os_image: machine.os_image.clone(),
         system_uuid: machine.system_uuid.clone(),
+        swap: (machine.swap_bytes > 0).then(|| NodeSwapStatus {
+            capacity: i64::try_from(machine.swap_bytes).ok(),
+        }),
         ..NodeSystemInfo::default()
     }
 }

@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 
 use super::auth;
 use super::streaming::IDLE_TIMEOUT;
-use crate::config::KubeletConfig;
+use crate::config::{KubeletConfig, SwapBehavior};
 use crate::eviction::thresholds::Thresholds;
 use crate::node::facts::NodeFacts;
 use crate::node::reserve::{Amounts, amount_text};
 use crate::node::{lease, status};
 use crate::pods::plan::go_duration;
 use crate::shutdown::ShutdownConfig;
-use crate::static_pods::{self, StaticPodUrl};
+use crate::static_pods::url::{DEFAULT_PERIOD, StaticPodUrl};
 
 /// The whole answer.
 pub(super) fn configz(config: &KubeletConfig, facts: &NodeFacts) -> Value {
@@ -113,8 +113,16 @@ fn node(config: &KubeletConfig) -> Map<String, Value> {
         "systemReservedCgroup": named(&config.reserve.system_cgroup),
         "enforceNodeAllocatable": config.reserve.enforce,
         "cgroupRoot": config.cgroup_root,
-        "memorySwap": {},
+        "memorySwap": swap(config),
     }))
+}
+
+/// Empty where nothing was chosen, as upstream's.
+fn swap(config: &KubeletConfig) -> Value {
+    match config.swap_behavior {
+        SwapBehavior::NoSwap => json!({}),
+        chosen => json!({"swapBehavior": chosen.name()}),
+    }
 }
 
 fn pods(config: &KubeletConfig, facts: &NodeFacts) -> Map<String, Value> {
@@ -147,7 +155,7 @@ fn masked_headers(source: &StaticPodUrl) -> Option<Value> {
 
 fn url_period(config: &KubeletConfig) -> Duration {
     let own = config.static_pod_url.as_ref();
-    own.map_or(static_pods::DEFAULT_PERIOD, |source| source.period)
+    own.map_or(DEFAULT_PERIOD, |source| source.period)
 }
 
 fn managers(config: &KubeletConfig) -> Map<String, Value> {

@@ -116,23 +116,29 @@ struct Family {
     name: &'static str,
     kind: &'static str,
     help: &'static str,
+    /// Upstream's word of how long it stays as it is.
+    stability: &'static str,
     of: Of,
 }
 
+const STABLE: &str = "STABLE";
+const ALPHA: &str = "ALPHA";
+
 enum Of {
     Container(fn(&ContainerFigures) -> Option<f64>),
-    Pod(fn(&CgroupStats) -> f64),
-    Node(fn(&CgroupStats) -> f64),
+    Pod(fn(&CgroupStats) -> Option<f64>),
+    Node(fn(&CgroupStats) -> Option<f64>),
     /// The only sample without a time of its own but [`Of::Error`].
     Start,
     Error,
 }
 
-const FAMILIES: [Family; 8] = [
+const FAMILIES: [Family; 12] = [
     Family {
         name: "container_cpu_usage_seconds_total",
         kind: "counter",
         help: "Cumulative cpu time consumed by the container in core-seconds",
+        stability: STABLE,
         of: Of::Container(|container| {
             let used = container.stats.cpu?.usage_core_nano_seconds;
             number(used).map(|nanoseconds| nanoseconds / 1e9)
@@ -142,48 +148,87 @@ const FAMILIES: [Family; 8] = [
         name: "container_memory_working_set_bytes",
         kind: "gauge",
         help: "Current working set of the container in bytes",
+        stability: STABLE,
         of: Of::Container(|container| number(container.stats.memory?.working_set_bytes)),
     },
     Family {
         name: "container_start_time_seconds",
         kind: "gauge",
         help: "Start time of the container since unix epoch in seconds",
+        stability: STABLE,
         of: Of::Start,
+    },
+    Family {
+        name: "container_swap_limit_bytes",
+        kind: "gauge",
+        help: "Current amount of the container swap limit in bytes. Reported only on non-windows systems",
+        stability: ALPHA,
+        of: Of::Container(|container| container.used.swap_limit_bytes.map(|limit| limit as f64)),
+    },
+    Family {
+        name: "container_swap_usage_bytes",
+        kind: "gauge",
+        help: "Current amount of the container swap usage in bytes. Reported only on non-windows systems",
+        stability: ALPHA,
+        of: Of::Container(|container| swap(&container.used)),
     },
     Family {
         name: "node_cpu_usage_seconds_total",
         kind: "counter",
         help: "Cumulative cpu time consumed by the node in core-seconds",
-        of: Of::Node(cpu_seconds),
+        stability: STABLE,
+        of: Of::Node(|used| Some(cpu_seconds(used))),
     },
     Family {
         name: "node_memory_working_set_bytes",
         kind: "gauge",
         help: "Current working set of the node in bytes",
-        of: Of::Node(|used| used.memory_working_set_bytes as f64),
+        stability: STABLE,
+        of: Of::Node(|used| Some(used.memory_working_set_bytes as f64)),
+    },
+    Family {
+        name: "node_swap_usage_bytes",
+        kind: "gauge",
+        help: "Current swap usage of the node in bytes. Reported only on non-windows systems",
+        stability: ALPHA,
+        of: Of::Node(swap),
     },
     Family {
         name: "pod_cpu_usage_seconds_total",
         kind: "counter",
         help: "Cumulative cpu time consumed by the pod in core-seconds",
-        of: Of::Pod(cpu_seconds),
+        stability: STABLE,
+        of: Of::Pod(|used| Some(cpu_seconds(used))),
     },
     Family {
         name: "pod_memory_working_set_bytes",
         kind: "gauge",
         help: "Current working set of the pod in bytes",
-        of: Of::Pod(|used| used.memory_working_set_bytes as f64),
+        stability: STABLE,
+        of: Of::Pod(|used| Some(used.memory_working_set_bytes as f64)),
+    },
+    Family {
+        name: "pod_swap_usage_bytes",
+        kind: "gauge",
+        help: "Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
+        stability: ALPHA,
+        of: Of::Pod(swap),
     },
     Family {
         name: "resource_scrape_error",
         kind: "gauge",
         help: "1 if there was an error while getting container metrics, 0 otherwise",
+        stability: STABLE,
         of: Of::Error,
     },
 ];
 
 fn number(value: Option<v1::UInt64Value>) -> Option<f64> {
     value.map(|value| value.value as f64)
+}
+
+fn swap(used: &CgroupStats) -> Option<f64> {
+    used.swap_bytes.map(|bytes| bytes as f64)
 }
 
 fn cpu_seconds(used: &CgroupStats) -> f64 {
@@ -202,8 +247,14 @@ fn resource_text(figures: Option<&Figures>) -> String {
         if samples.is_empty() {
             continue;
         }
-        let Family { name, kind, help, .. } = family;
-        let _ = writeln!(out, "# HELP {name} [STABLE] {help}\n# TYPE {name} {kind}");
+        let Family {
+            name,
+            kind,
+            help,
+            stability,
+            ..
+        } = family;
+        let _ = writeln!(out, "# HELP {name} [{stability}] {help}\n# TYPE {name} {kind}");
         for (labels, value) in samples {
             let _ = writeln!(out, "{name}{labels} {value}");
         }
@@ -231,9 +282,12 @@ fn samples(of: &Of, figures: &Figures) -> Vec<(String, String)> {
         Of::Pod(value) => figures
             .pods
             .iter()
-            .map(|pod| (labels(pod, None), at(value(&pod.used))))
+            .filter_map(|pod| Some((labels(pod, None), at(value(&pod.used)?))))
             .collect(),
-        Of::Node(value) => vec![(String::new(), at(value(&figures.node)))],
+        Of::Node(value) => value(&figures.node)
+            .map(|own| (String::new(), at(own)))
+            .into_iter()
+            .collect(),
         Of::Error => Vec::new(),
     }
 }
@@ -287,6 +341,8 @@ kubelet_podcertificate_states{signer_name=\"example.com/foo\",state=\"overdue_fo
         let used = |seconds: u64| CgroupStats {
             cpu_usage_nanoseconds: seconds * 1_000_000_000,
             memory_working_set_bytes: seconds << 20,
+            swap_bytes: Some(seconds << 10),
+            swap_limit_bytes: Some(seconds << 11),
             ..CgroupStats::default()
         };
         let number = |value| Some(v1::UInt64Value { value });
@@ -313,6 +369,8 @@ kubelet_podcertificate_states{signer_name=\"example.com/foo\",state=\"overdue_fo
                 used: used(3),
                 containers: vec![ContainerFigures {
                     name: "main".to_owned(),
+                    id: "id".to_owned(),
+                    used: used(1),
                     started_at: Timestamp::from_millisecond(901_250).unwrap(),
                     stats,
                 }],
@@ -330,10 +388,14 @@ kubelet_podcertificate_states{signer_name=\"example.com/foo\",state=\"overdue_fo
             format!("container_cpu_usage_seconds_total{container} 2.5 1000000"),
             format!("container_memory_working_set_bytes{container} 4096 1000000"),
             format!("container_start_time_seconds{container} 901.250000000"),
+            format!("container_swap_limit_bytes{container} 2048 1000000"),
+            format!("container_swap_usage_bytes{container} 1024 1000000"),
             "node_cpu_usage_seconds_total 100 1000000".to_owned(),
             "node_memory_working_set_bytes 104857600 1000000".to_owned(),
+            "node_swap_usage_bytes 102400 1000000".to_owned(),
             format!("pod_cpu_usage_seconds_total{pod} 3 1000000"),
             format!("pod_memory_working_set_bytes{pod} 3145728 1000000"),
+            format!("pod_swap_usage_bytes{pod} 3072 1000000"),
             "resource_scrape_error 0".to_owned(),
         ];
         assert_eq!(told, expected);

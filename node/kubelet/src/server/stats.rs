@@ -390,6 +390,8 @@ mod tests {
             started_at: Timestamp::UNIX_EPOCH,
             used: CgroupStats::default(),
             containers: vec![ContainerFigures {
+                id: "id".to_owned(),
+                used: CgroupStats::default(),
                 name: "main".to_owned(),
                 started_at: Timestamp::UNIX_EPOCH,
                 stats,

@@ -236,6 +236,7 @@ fn system_roots() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
     fn names(request: &HttpRequest) -> Vec<&str> {
         request.headers.iter().map(|(name, _)| name.as_str()).collect()
@@ -280,13 +281,15 @@ mod tests {
         let server = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let Ok(mut stream) = acceptor.accept(stream).await else {
+                let Ok(stream) = acceptor.accept(stream).await else {
                     continue;
                 };
+                let mut stream = BufReader::new(stream);
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).await.unwrap_or(0) > 0 {}
                 let text = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\npods";
-                tokio::io::AsyncWriteExt::write_all(&mut stream, text)
-                    .await
-                    .unwrap();
+                stream.write_all(text).await.unwrap();
+                stream.shutdown().await.unwrap();
             }
         });
         let target = Target::parse(&format!("https://localhost:{port}/")).unwrap();

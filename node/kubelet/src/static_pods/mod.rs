@@ -15,7 +15,7 @@ pub(crate) mod mirror;
 pub(crate) mod mirrors;
 #[cfg(test)]
 mod tests;
-mod url;
+pub(crate) mod url;
 #[cfg(test)]
 mod url_tests;
 
@@ -32,7 +32,7 @@ use crate::pods::{is_static, spec, uid};
 use folder::Folder;
 pub use folder::StaticPodSource;
 use mirrors::{Key, key};
-pub use url::{DEFAULT_PERIOD, StaticPodUrl};
+pub use url::StaticPodUrl;
 use url::{Look, UrlPods};
 
 /// Pause between two looks at the folder.

@@ -19,7 +19,7 @@ const PODS_MAX: usize = 512;
 /// Failures that are logged as they come; later ones go to the debug log until a look succeeds.
 const FAILURES_LOGGED: u32 = 4;
 /// Period of looks, upstream's default.
-pub const DEFAULT_PERIOD: Duration = Duration::from_secs(20);
+pub(crate) const DEFAULT_PERIOD: Duration = Duration::from_secs(20);
 
 /// URL of static pods.
 #[derive(Clone)]

@@ -77,6 +77,10 @@ pub struct CgroupStats {
     pub memory_rss_bytes: u64,
     /// Processes and threads.
     pub pids: u64,
+    /// Swap in bytes, where the kernel counts it.
+    pub swap_bytes: Option<u64>,
+    /// Its limit, of memory and swap together in version 1; `None` is no limit.
+    pub swap_limit_bytes: Option<u64>,
 }
 
 /// Control groups of either version.
@@ -155,6 +159,11 @@ fn read_number(path: &Path) -> u64 {
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(0)
+}
+
+/// A number, or `None` where there is none, as of a limit that is `max`.
+fn read_number_of(path: &Path) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// The number after `name` in a file of `name number` lines.

@@ -163,6 +163,12 @@ impl Cgroups for CgroupsV1 {
             memory_working_set_bytes: usage.saturating_sub(read_keyed(&detail, "total_inactive_file")),
             memory_rss_bytes: read_keyed(&detail, "total_rss"),
             pids: read_number(&pids.join("pids.current")),
+            swap_bytes: detail
+                .try_exists()
+                .unwrap_or(false)
+                .then(|| read_keyed(&detail, "total_swap")),
+            swap_limit_bytes: read_limit(&memory.join("memory.memsw.limit_in_bytes"))
+                .and_then(|limit| u64::try_from(limit).ok()),
         }
     }
 

@@ -6,7 +6,8 @@ use crate::machine;
 
 use super::{
     CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, HugePageLimits, below, figures,
-    folders, names, read_keyed, read_limit, read_number, remove_tree, write, write_huge_page_limits,
+    folders, names, read_keyed, read_limit, read_number, read_number_of, remove_tree, write,
+    write_huge_page_limits,
 };
 
 /// The unified hierarchy.
@@ -135,6 +136,11 @@ impl Cgroups for CgroupsV2 {
             memory_working_set_bytes: usage.saturating_sub(read_keyed(&detail, "inactive_file")),
             memory_rss_bytes: read_keyed(&detail, "anon"),
             pids: read_number(&folder.join("pids.current")),
+            swap_bytes: match is_root(path) {
+                true => Some(machine::swap_used_bytes()),
+                false => read_number_of(&folder.join("memory.swap.current")),
+            },
+            swap_limit_bytes: read_number_of(&folder.join("memory.swap.max")),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Container, ContainerResizePolicy, Pod, PodStatus};
 use node_cri::v1::UpdateContainerResourcesRequest;
 use node_sys::cgroup::CgroupResources;
 
@@ -11,14 +11,37 @@ use super::PodWorker;
 use super::acting::ActOutcome;
 use crate::api::events::EventType;
 use crate::containers::files;
-use crate::containers::resources::{container_cgroup, pod_cgroup, pod_limits};
-use crate::pods::full_name;
+use crate::containers::resources::{
+    MemoryFacts, container_cgroup, may_swap, pod_cgroup, pod_limits, request,
+};
 use crate::pods::observed::ObservedPod;
 use crate::pods::plan::Plan;
 use crate::pods::resize::allocation::{Allocatable, ResourceRequest};
 use crate::pods::resize::conditions::{ResizeCondition, ResizeState, event};
 use crate::pods::resize::steps::{Step, steps};
 use crate::pods::resize::{Record, Resize, Resources};
+use crate::pods::{all_containers, full_name};
+
+/// Refusal of another request of memory for a container that has swap and is not restarted for it, as upstream: its part of the
+/// swap would change.
+fn swapping_refusal(pod: &Pod, allocated: &Pod, memory: MemoryFacts) -> Option<&'static str> {
+    let restarts = |container: &Container| {
+        let policies = container.resize_policy.iter().flatten();
+        let of_memory = |own: &&ContainerResizePolicy| own.resource_name == "memory";
+        policies
+            .filter(of_memory)
+            .any(|own| own.restart_policy == "RestartContainer")
+    };
+    let is_refused = all_containers(pod).any(|(_, wanted)| {
+        let mut before = all_containers(allocated).map(|(_, own)| own);
+        let Some(own) = before.find(|own| own.name == wanted.name) else {
+            return false;
+        };
+        let differs = request(wanted, "memory") != request(own, "memory") && !restarts(own);
+        differs && (may_swap(pod, wanted, memory) || may_swap(allocated, own, memory))
+    });
+    is_refused.then_some("In-place resize of containers with swap is not supported.")
+}
 
 impl PodWorker {
     /// Returns the pod with its allocated resources in place of its requests, after an attempt to allocate those; `None`
@@ -63,7 +86,9 @@ impl PodWorker {
     /// Returns why this node never gives the pod what it requests now.
     fn refusal(&self, pod: &Arc<Pod>, record: &Record) -> Option<&'static str> {
         let managers = &self.context.resource_managers;
-        managers.resize_refusal(pod, &record.allocated.put_into(pod))
+        let allocated = record.allocated.put_into(pod);
+        let refused = managers.resize_refusal(pod, &allocated);
+        refused.or_else(|| swapping_refusal(pod, &allocated, self.context.control.memory))
     }
 
     fn refuse(&mut self, pod: &Pod, message: &str) {
@@ -300,5 +325,38 @@ impl PodWorker {
 fn mark_actuated(record: &mut Record, name: &str) {
     if let Some(own) = record.allocated.containers.get(name) {
         record.actuated.containers.insert(name.to_owned(), own.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn resize_of_a_container_with_swap_is_infeasible() {
+        let pod = |memory: &str, policy: &str| -> Pod {
+            let resources = json!({"requests": {"memory": memory}, "limits": {"memory": "2Gi"}});
+            let container = json!({"name": "c", "resources": resources,
+                "resizePolicy": [{"resourceName": "memory", "restartPolicy": policy}]});
+            serde_json::from_value(json!({"spec": {"containers": [container]}})).unwrap()
+        };
+        let facts = MemoryFacts {
+            capacity_bytes: 4 << 30,
+            swap_limit: true,
+            swap_bytes: Some(1 << 30),
+            ..MemoryFacts::default()
+        };
+        let refused = |from: &Pod, to: &Pod, facts| swapping_refusal(to, from, facts).is_some();
+        let (small, large) = (pod("1Gi", "NotRequired"), pod("1500Mi", "NotRequired"));
+        assert!(refused(&small, &large, facts));
+        assert!(!refused(&small, &small, facts));
+        let without = MemoryFacts {
+            swap_bytes: None,
+            ..facts
+        };
+        assert!(!refused(&small, &large, without), "NoSwap");
+        let restarted = pod("1Gi", "RestartContainer");
+        assert!(!refused(&restarted, &pod("1500Mi", "RestartContainer"), facts));
     }
 }

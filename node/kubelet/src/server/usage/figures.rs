@@ -9,7 +9,7 @@ use node_cri::{CriClient, CriError, v1};
 use node_sys::cgroup::CgroupStats;
 
 use super::listing::{ListedContainer, ListedPod, running_pods};
-use crate::containers::resources::pod_cgroup;
+use crate::containers::resources::{container_cgroup, pod_cgroup};
 use crate::managers::ManagerContext;
 use crate::pods::uid;
 
@@ -41,6 +41,10 @@ pub(crate) struct PodFigures {
 #[derive(Debug, PartialEq)]
 pub(crate) struct ContainerFigures {
     pub(crate) name: String,
+    /// The runtime's id.
+    pub(crate) id: String,
+    /// Figures of its group that the runtime does not have.
+    pub(crate) used: CgroupStats,
     /// Time at which it was created.
     pub(crate) started_at: Timestamp,
     pub(crate) stats: v1::ContainerStats,
@@ -55,10 +59,13 @@ pub(crate) async fn gather(context: &ManagerContext) -> Result<Figures, String> 
     let all = context.pods.list();
     let work = move || {
         let pods = all.into_iter().filter_map(|pod| {
-            let (started_at, containers) = running.remove(uid(&pod))?;
+            let (started_at, mut containers) = running.remove(uid(&pod))?;
             // Of a pod that is starting or has ended only the sandbox is there: it uses nothing yet, or no more.
             if containers.is_empty() {
                 return None;
+            }
+            for container in &mut containers {
+                container.used = cgroups.stats(&container_cgroup(&root, &pod, &container.id));
             }
             Some(PodFigures {
                 used: cgroups.stats(&pod_cgroup(&root, &pod)),
@@ -118,6 +125,8 @@ fn with_stats(
     let mut figures = |container: ListedContainer| {
         Some(ContainerFigures {
             stats: stats.remove(&container.id)?,
+            id: container.id,
+            used: CgroupStats::default(),
             name: container.name,
             started_at: container.created_at,
         })
@@ -203,6 +212,8 @@ mod tests {
         assert_eq!(*started_at, Timestamp::from_second(1).unwrap());
         let expected = ContainerFigures {
             name: "main".to_owned(),
+            id: "2".to_owned(),
+            used: CgroupStats::default(),
             started_at: Timestamp::from_second(3).unwrap(),
             stats: stats("2"),
         };
