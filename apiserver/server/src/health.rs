@@ -19,6 +19,9 @@ const INTEGRITY: &str = "storage-integrity";
 /// own as well: everything else is served.
 const ENCRYPTION: &str = "storage-encryption";
 
+/// Fails while a KMS plugin is ill: then nothing that is encrypted by it can be written soon.
+const KMS: &str = "kms-providers";
+
 /// Fails while lines of the audit log cannot be written, on its own as well: requests go on, or are refused with a word of it.
 const AUDIT: &str = "audit-log";
 
@@ -106,6 +109,11 @@ async fn checks(core: &ServerState, root: &str) -> Vec<Check> {
     }
     checks.extend(of_steps(core));
     checks.extend(of_storage(core));
+    // As upstream's: a server that is alive stays so without its plugins.
+    if root != "livez" {
+        let health = core.registry.stored().plugins_health();
+        checks.extend(health.map(|health| check(KMS, health)));
+    }
     if let Some(is_written) = core.audit.as_ref().and_then(|audit| audit.is_written()) {
         let failed = || Err("lines of the audit log cannot be written".to_owned());
         let written = if is_written { Ok(()) } else { failed() };

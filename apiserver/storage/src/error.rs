@@ -90,6 +90,9 @@ pub enum StorageError {
     /// A stored value is encrypted, and no key at hand opens it.
     #[error("unable to transform key \"{key}\": {cause}")]
     Sealed { key: Key, cause: String },
+    /// A value cannot be encrypted now: nothing of the group was written. The words are upstream's.
+    #[error("{cause}")]
+    NotSealed { cause: String },
     /// A directory that must hold nothing does.
     #[error("{dir} is not empty, it has {found}: choose another directory, or move what is in it away")]
     NotEmpty { dir: String, found: String },

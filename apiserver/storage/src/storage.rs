@@ -133,6 +133,9 @@ pub trait Storage: Send + Sync + Debug {
     /// writes everything into new ones. Returns before that is done.
     async fn encryption_replaced(&self) {}
 
+    /// Follows a change of the keys of plugins ([`Encryption::changes`]) in the same way, as far as something has changed by it.
+    async fn keys_changed(&self) {}
+
     /// A backup of the state as it is now; `None` where the backend makes its own, as etcd does.
     ///
     /// Errors: [`StorageError::Busy`] while another one is made.

@@ -66,6 +66,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("machinery-views", &["machinery-meta", "machinery-client"]),
         ("apiserver-storage", &["machinery-meta"]),
         ("apiserver-etcd-model", &[]),
+        ("apiserver-kms-model", &[]),
         (
             "apiserver-registry",
             &[

@@ -69,6 +69,11 @@ impl<'a> Stored<'a> {
         self.0.is_encryption_behind()
     }
 
+    /// The health of the plugins that encrypt keys; `None` where there are none.
+    pub fn plugins_health(self) -> Option<Result<(), String>> {
+        self.0.encryption()?.plugins_health()
+    }
+
     /// The backend's own figures; `None` where another process keeps them.
     pub fn statistics(self) -> Option<Statistics> {
         self.0.statistics()

@@ -2,7 +2,7 @@
 
 use super::identity;
 use apiserver_storage::Storage;
-use apiserver_storage::encryption::EncryptionMeasures;
+use apiserver_storage::encryption::{CallDurations, EncryptionMeasures, KmsCounts};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 use std::collections::HashMap;
@@ -43,6 +43,47 @@ const UNOPENED: Family = (
     &[],
 );
 
+const KEY_IDS: Family = (
+    "apiserver_envelope_encryption_key_id_hash_total",
+    "[ALPHA] Number of times a keyID is used split by transformation type, provider, and apiserver identity.",
+    &[
+        "transformation_type",
+        "provider_name",
+        "key_id_hash",
+        "apiserver_id_hash",
+    ],
+);
+const KEY_ID_USED: Family = (
+    "apiserver_envelope_encryption_key_id_hash_last_timestamp_seconds",
+    "[ALPHA] The last time in seconds when a keyID was used.",
+    &[
+        "transformation_type",
+        "provider_name",
+        "key_id_hash",
+        "apiserver_id_hash",
+    ],
+);
+const KEY_ID_NAMED: Family = (
+    "apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds",
+    "[ALPHA] The last time in seconds when a keyID was returned by the Status RPC call.",
+    &["provider_name", "key_id_hash", "apiserver_id_hash"],
+);
+const INVALID_KEY_IDS: Family = (
+    "apiserver_envelope_encryption_invalid_key_id_from_status_total",
+    "[ALPHA] Number of times an invalid keyID is returned by the Status RPC call split by error.",
+    &["provider_name", "error"],
+);
+const KEPT: Family = (
+    "apiserver_envelope_encryption_dek_source_cache_size",
+    "[ALPHA] Number of records in data encryption key (DEK) source cache. On a restart, this value is an approximation of the number of decrypt RPC calls the server will make to the KMS plugin.",
+    &["provider_name"],
+);
+const CALLS: Family = (
+    "apiserver_envelope_encryption_kms_operations_latency_seconds",
+    "[ALPHA] KMS operation duration with gRPC error code status total.",
+    &["provider_name", "method_name", "grpc_status_code"],
+);
+
 /// Publishes the counters of [`Storage::encryption`], where there is one, and values that no key decrypts.
 pub(super) struct EncryptionCollector {
     storage: Arc<dyn Storage>,
@@ -57,8 +98,10 @@ impl EncryptionCollector {
             let labels = labels.iter().map(|label| (*label).to_owned()).collect();
             Desc::new(name.into(), help.into(), labels, HashMap::new())
         };
-        let all = [OPERATIONS, DURATIONS, RELOADS, RELOADED, CONFIG, UNOPENED];
-        let descriptions = all.into_iter().map(describe).collect::<Result<_, _>>()?;
+        let of_files = [OPERATIONS, DURATIONS, RELOADS, RELOADED, CONFIG, UNOPENED];
+        let of_plugins = [KEY_IDS, KEY_ID_USED, KEY_ID_NAMED, INVALID_KEY_IDS, KEPT, CALLS];
+        let all = of_files.into_iter().chain(of_plugins);
+        let descriptions = all.map(describe).collect::<Result<_, _>>()?;
         Ok(Self {
             storage,
             descriptions,
@@ -92,6 +135,7 @@ impl Collector for EncryptionCollector {
         ];
         let filled = families
             .into_iter()
+            .chain(of_plugins(&measures.kms, &self.server))
             .filter(|family| !family.get_metric().is_empty());
         filled.collect()
     }
@@ -117,22 +161,72 @@ fn operations(measures: &EncryptionMeasures) -> MetricFamily {
 }
 
 fn durations(measures: &EncryptionMeasures) -> MetricFamily {
-    let metrics = measures.durations.iter().map(|((kind, prefix), durations)| {
-        let groups = durations.within.iter().enumerate().map(|(at, count)| {
-            let mut bucket = Bucket::default();
-            bucket.set_upper_bound(EncryptionMeasures::bound(at));
-            bucket.set_cumulative_count(*count);
-            bucket
-        });
-        let mut histogram = Histogram::default();
-        histogram.set_bucket(groups.collect());
-        histogram.set_sample_count(durations.count);
-        histogram.set_sample_sum(durations.seconds);
-        let mut metric = labelled(&DURATIONS, &[kind, prefix]);
-        metric.set_histogram(histogram);
-        metric
+    let metrics = measures.durations.iter().map(|((kind, prefix), own)| {
+        let bounds = (0..).map(EncryptionMeasures::bound).zip(&own.within);
+        histogram(&DURATIONS, &[kind, prefix], bounds, (own.count, own.seconds))
     });
     family(DURATIONS, MetricType::HISTOGRAM, metrics.collect())
+}
+
+/// Counts of plugins.
+#[expect(clippy::cast_precision_loss, reason = "samples are floats")]
+fn of_plugins(counts: &KmsCounts, server: &str) -> [MetricFamily; 6] {
+    let seconds = |milliseconds: i64| milliseconds as f64 / 1e3;
+    let keys = counts.key_ids.iter();
+    let uses = keys.map(|((kind, provider, hash), own)| {
+        let labels = [*kind, provider, hash, server];
+        (
+            counter(&KEY_IDS, &labels, own.count),
+            gauge(&KEY_ID_USED, &labels, seconds(own.last)),
+        )
+    });
+    let (totals, last) = uses.unzip();
+    let named = counts.status_key_ids.iter();
+    let named =
+        named.map(|((provider, hash), at)| gauge(&KEY_ID_NAMED, &[provider, hash, server], seconds(*at)));
+    let invalid = counts.invalid_key_ids.iter();
+    let invalid = invalid.map(|((provider, why), count)| counter(&INVALID_KEY_IDS, &[provider, why], *count));
+    let kept = counts.kept.iter();
+    let kept = kept.map(|(provider, count)| gauge(&KEPT, &[provider], *count as f64));
+    let calls = counts.calls.iter().map(|((provider, method, code), own)| {
+        let bounds = (0..).map(CallDurations::bound).zip(&own.within);
+        histogram(
+            &CALLS,
+            &[provider, method, code],
+            bounds,
+            (own.count, own.seconds),
+        )
+    });
+    [
+        family(KEY_IDS, MetricType::COUNTER, totals),
+        family(KEY_ID_USED, MetricType::GAUGE, last),
+        family(KEY_ID_NAMED, MetricType::GAUGE, named.collect()),
+        family(INVALID_KEY_IDS, MetricType::COUNTER, invalid.collect()),
+        family(KEPT, MetricType::GAUGE, kept.collect()),
+        family(CALLS, MetricType::HISTOGRAM, calls.collect()),
+    ]
+}
+
+/// A histogram of bounds with their cumulative counts.
+fn histogram<'a>(
+    own: &Family,
+    values: &[&str],
+    groups: impl Iterator<Item = (f64, &'a u64)>,
+    (count, seconds): (u64, f64),
+) -> Metric {
+    let groups = groups.map(|(bound, count)| {
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(bound);
+        bucket.set_cumulative_count(*count);
+        bucket
+    });
+    let mut histogram = Histogram::default();
+    histogram.set_bucket(groups.collect());
+    histogram.set_sample_count(count);
+    histogram.set_sample_sum(seconds);
+    let mut metric = labelled(own, values);
+    metric.set_histogram(histogram);
+    metric
 }
 
 fn reloads(measures: &EncryptionMeasures, server: &str) -> MetricFamily {

@@ -6,9 +6,12 @@ use base64::{Engine, alphabet};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 const API_VERSION: &str = "apiserver.config.k8s.io/v1";
 const KIND: &str = "EncryptionConfiguration";
+/// Nanoseconds.
+const DEFAULT_TIMEOUT: i64 = 3_000_000_000;
 
 /// See the module.
 #[derive(Debug, Deserialize)]
@@ -63,13 +66,25 @@ pub(super) struct NamedKey {
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {}
 
-/// Read so that it can be refused by name.
+/// A plugin of a key management service.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Kms {
-    #[serde(default = "first_version")]
-    pub(super) api_version: String,
+    #[serde(default, deserialize_with = "or_default")]
+    api_version: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) name: String,
+    #[serde(rename = "cachesize")]
+    pub(super) cache_size: Option<i32>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) endpoint: String,
+    /// Of a call.
+    timeout: Option<GoDuration>,
 }
+
+/// Nanoseconds, written as Go does: `1m30s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct GoDuration(i64);
 
 /// A list or a text, or null for an empty one, as Go reads it.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
@@ -80,8 +95,82 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-fn first_version() -> String {
-    "v1".to_owned()
+impl Kms {
+    /// `v1` where none is given.
+    pub(super) fn api_version(&self) -> &str {
+        match self.api_version.as_str() {
+            "" => "v1",
+            given => given,
+        }
+    }
+
+    /// The timeout as Go writes it, in quotes.
+    pub(super) fn timeout_text(&self) -> String {
+        let nanoseconds = self.timeout.map_or(DEFAULT_TIMEOUT, |given| given.0);
+        let sign = if nanoseconds < 0 { "-" } else { "" };
+        let whole = Duration::from_nanos(nanoseconds.unsigned_abs());
+        let (minutes, rest) = (whole.as_secs() / 60, whole.as_secs_f64() % 60.0);
+        let text = match (whole.as_nanos(), minutes) {
+            (1..1_000, _) => format!("{}ns", whole.as_nanos()),
+            (1_000..1_000_000, _) => format!("{}µs", rest * 1e6),
+            (1_000_000..1_000_000_000, _) => format!("{}ms", rest * 1e3),
+            (_, 0) => format!("{rest}s"),
+            (_, 1..60) => format!("{minutes}m{rest}s"),
+            _ => format!("{}h{}m{rest}s", minutes / 60, minutes % 60),
+        };
+        format!("\"{sign}{text}\"")
+    }
+
+    /// The time that a call may take, 3 s where none is given; `None` for one that is not above zero.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        let nanoseconds = self.timeout.map_or(DEFAULT_TIMEOUT, |given| given.0);
+        let positive = u64::try_from(nanoseconds).ok().filter(|own| *own > 0);
+        positive.map(Duration::from_nanos)
+    }
+}
+
+impl GoDuration {
+    /// Numbers with their units; a sign may stand in front.
+    fn parse(text: &str) -> Option<Self> {
+        const UNITS: [(&str, f64); 8] = [
+            ("ns", 1.0),
+            ("us", 1e3),
+            ("µs", 1e3),
+            ("μs", 1e3),
+            ("ms", 1e6),
+            ("s", 1e9),
+            ("m", 60e9),
+            ("h", 3600e9),
+        ];
+        let (sign, mut rest) = match text.strip_prefix('-') {
+            Some(rest) => (-1.0, rest),
+            None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+        };
+        if rest == "0" {
+            return Some(Self(0));
+        }
+        let mut sum = 0.0;
+        while !rest.is_empty() {
+            let number = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+            let (number, more) = rest.split_at(number);
+            let unit = more.find(|letter: char| letter.is_ascii_digit() || letter == '.');
+            let (unit, more) = more.split_at(unit.unwrap_or(more.len()));
+            let (_, nanoseconds) = UNITS.iter().find(|(name, _)| *name == unit)?;
+            sum += number.parse::<f64>().ok()? * nanoseconds;
+            rest = more;
+        }
+        let is_given = text.contains(|letter: char| letter.is_ascii_digit());
+        let whole = Duration::try_from_secs_f64(sum / 1e9).ok()?;
+        let whole = i64::try_from(whole.as_nanos()).ok()?;
+        is_given.then_some(Self(if sign < 0.0 { -whole } else { whole }))
+    }
+}
+
+impl<'de> Deserialize<'de> for GoDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("time: invalid duration"))
+    }
 }
 
 impl NamedKey {

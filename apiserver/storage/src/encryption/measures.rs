@@ -1,5 +1,6 @@
 //! Transformations and reloads as they are counted.
 
+use super::KmsCounts;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub struct EncryptionMeasures {
     pub reloads: BTreeMap<&'static str, (u64, i64)>,
     /// SHA-256 of the file that is in use.
     pub config_hash: String,
+    /// Plugins.
+    pub kms: KmsCounts,
 }
 
 #[derive(Debug, Default)]
@@ -73,14 +76,15 @@ impl EncryptionMeasures {
 }
 
 impl Measures {
-    pub(super) fn sealed(&self, resource: &str, prefix: String, took: Duration) {
+    /// `took` is absent where it failed.
+    pub(super) fn sealed(&self, resource: &str, prefix: String, took: Option<Duration>) {
         let operation = Operation {
             resource: resource.to_owned(),
             transformation_type: TO,
             transformer_prefix: prefix,
-            status: OK,
+            status: if took.is_some() { OK } else { FAILED },
         };
-        self.0.lock().count(operation, Some(took));
+        self.0.lock().count(operation, took);
     }
 
     /// `took` is absent where it failed.
@@ -101,9 +105,10 @@ impl Measures {
         *reloads = (reloads.0 + 1, now);
     }
 
-    pub(super) fn read(&self, config_hash: String) -> EncryptionMeasures {
+    pub(super) fn read(&self, config_hash: String, kms: KmsCounts) -> EncryptionMeasures {
         EncryptionMeasures {
             config_hash,
+            kms,
             ..self.0.lock().clone()
         }
     }

@@ -27,7 +27,7 @@ const SECRETBOX_TAG_BYTES: usize = 16;
 const TOO_SHORT: &str = "the stored data was shorter than the required size";
 const NOT_AUTHENTIC: &str = "cipher: message authentication failed";
 
-fn random<const N: usize>() -> [u8; N] {
+pub(super) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     OsRng.fill_bytes(&mut bytes);
     bytes

@@ -56,7 +56,7 @@ fn encryption_of_every_provider_comes_back_and_is_not_plain() {
         let encryption = with("[secrets]", &[provider, IDENTITY]);
         for length in [0, 1, 15, 16, 17, 1000] {
             let plain = vec![b'p'; length];
-            let (stored, seal) = encryption.seal(&secret(), &plain).unwrap();
+            let (stored, seal) = encryption.seal(&secret(), &plain).unwrap().unwrap();
             assert!(stored.starts_with(prefix.as_bytes()), "{prefix}");
             assert!(length < 4 || !stored.windows(4).any(|run| run == b"pppp"));
             assert_eq!(encryption.open(&secret(), &stored), Ok((plain, seal)));
@@ -66,7 +66,7 @@ fn encryption_of_every_provider_comes_back_and_is_not_plain() {
             let key = BASE64_STANDARD.encode(vec![7; length]);
             let other = provider.replace("c2VjcmV0IGlzIHNlY3VyZQ==", &key);
             if let Ok(encryption) = load(&file("[secrets]", &[&other])) {
-                let (stored, _) = encryption.seal(&secret(), b"value").unwrap();
+                let (stored, _) = encryption.seal(&secret(), b"value").unwrap().unwrap();
                 assert_eq!(encryption.open(&secret(), &stored).unwrap().0, b"value");
             }
         }
@@ -79,7 +79,7 @@ use base64::prelude::BASE64_STANDARD;
 #[test]
 fn encryption_by_gcm_is_bound_to_the_place_of_the_value() {
     let encryption = with("[secrets]", &[GCM]);
-    let (stored, _) = encryption.seal(&secret(), b"value").unwrap();
+    let (stored, _) = encryption.seal(&secret(), b"value").unwrap().unwrap();
     let elsewhere = key("/registry/secrets/default/other");
     let refused = encryption.open(&elsewhere, &stored).unwrap_err();
     assert_eq!(refused, "cipher: message authentication failed");
@@ -88,7 +88,7 @@ fn encryption_by_gcm_is_bound_to_the_place_of_the_value() {
 #[test]
 fn encryption_without_the_right_key_says_what_upstream_says() {
     let gcm = with("[secrets]", &[GCM]);
-    let (stored, _) = gcm.seal(&secret(), b"value").unwrap();
+    let (stored, _) = gcm.seal(&secret(), b"value").unwrap().unwrap();
     let other_name = GCM.replace("k1", "k2");
     let other_secret = GCM.replace("c2VjcmV0", "b3RoZXIx");
     let no_key = "no matching key was found for the provided AES transformer";
@@ -127,7 +127,7 @@ fn encryption_chooses_by_resource_group_and_wildcard() {
         + "\n";
     let encryption = load(&text).unwrap();
     let sealed = |text: &str| {
-        let stored = encryption.seal(&key(text), b"value")?;
+        let stored = encryption.seal(&key(text), b"value").unwrap()?;
         Some(String::from_utf8_lossy(&stored.0).split(':').nth(2)?.to_owned())
     };
     for (key, expected) in [
@@ -164,7 +164,7 @@ fn encryption_reload_refusals_are_errors_once(encryption: &Encryption, in_use: &
 #[test]
 fn encryption_is_rotated_by_a_reload_and_tells_what_is_stale() {
     let encryption = with("[secrets]", &[GCM, IDENTITY]);
-    let (old, old_seal) = encryption.seal(&secret(), b"value").unwrap();
+    let (old, old_seal) = encryption.seal(&secret(), b"value").unwrap().unwrap();
     let next = file("[secrets]", &[SECRETBOX, GCM, IDENTITY]);
     let path = Path::new("/enc.yaml");
     assert_eq!(encryption.reload(path, next.as_bytes()), Ok(true));
@@ -273,13 +273,6 @@ fn encryption_configuration_is_refused_with_field_and_words() {
             "more than one provider specified in a single element",
         ),
         (
-            file(
-                "[secrets]",
-                &["kms: {name: x, apiVersion: v2, endpoint: 'unix:///x'}"],
-            ),
-            "resources[0].providers[0].kms: Invalid value: \"REDACTED\": KMS v2 providers are not supported by this server",
-        ),
-        (
             file("[secrets]", &[IDENTITY]).replace("/v1\n", "/v9\n"),
             "no kind \"EncryptionConfiguration\" is registered for version \"apiserver.config.k8s.io/v9\"",
         ),
@@ -310,7 +303,7 @@ fn encryption_reads_base64_as_go_does() {
         "[secrets]",
         &[&GCM.replace("c2VjcmV0IGlzIHNlY3VyZQ==", "\"BBBBBBBBBBBBBBBBBBBBBB\\n==\"")],
     );
-    assert!(load(&text).unwrap().seal(&secret(), b"value").is_some());
+    assert!(load(&text).unwrap().seal(&secret(), b"value").unwrap().is_some());
 }
 
 #[test]
@@ -327,4 +320,71 @@ fn encryption_shows_no_secret() {
         refused.contains("line") && !refused.contains("c2VjcmV0"),
         "{refused}"
     );
+}
+
+/// Words are those of upstream's server for the same files.
+#[test]
+fn encryption_by_a_plugin_is_checked_as_upstream_does() {
+    let field = "resources[0].providers[0].kms";
+    for (own, expected) in [
+        (
+            "apiVersion: v2, endpoint: 'unix:///x'",
+            "name: Required value: name is a mandatory field for a provider",
+        ),
+        (
+            "apiVersion: v2, name: 'a:b', endpoint: 'unix:///x'",
+            "name: Invalid value: \"a:b\": invalid KMS provider name a:b, must not contain ':'",
+        ),
+        (
+            "apiVersion: v2, name: a",
+            "endpoint: Invalid value: \"\": endpoint is a mandatory field for a kms",
+        ),
+        (
+            "apiVersion: v2, name: a, endpoint: 'http://x'",
+            "endpoint: Invalid value: \"http://x\": unsupported scheme \"http\" for KMS provider, only unix is supported",
+        ),
+        (
+            "apiVersion: v2, name: a, endpoint: 'unix:///x', timeout: 0s",
+            "timeout: Invalid value: \"0s\": timeout should be a positive value",
+        ),
+        (
+            "apiVersion: v2, name: a, endpoint: 'unix:///x', timeout: -1m",
+            "timeout: Invalid value: \"-1m0s\": timeout should be a positive value",
+        ),
+        (
+            "apiVersion: v2, name: a, endpoint: 'unix:///x', cachesize: 5",
+            "cachesize: Invalid value: 5: cachesize is not supported in v2",
+        ),
+        (
+            "name: a, endpoint: 'unix:///x', cachesize: 0",
+            "cachesize: Invalid value: 0: cachesize should be a positive value, or negative to disable",
+        ),
+        (
+            "apiVersion: v3, name: a, endpoint: 'unix:///x'",
+            "apiVersion: Invalid value: \"v3\": unsupported apiVersion apiVersion for KMS provider, only v1 and v2 are supported",
+        ),
+    ] {
+        let refused = load(&file("[secrets]", &[&format!("kms: {{{own}}}")])).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            format!("error while parsing file: {field}.{expected}")
+        );
+    }
+    for (providers, expected) in [
+        (
+            &["kms: {apiVersion: v2, name: a, endpoint: 'unix:///x'}"; 2][..],
+            "error while parsing file: resources[0].providers[1].kms.name: Invalid value: \"a\": duplicate KMS provider name a, names must be unique",
+        ),
+        (
+            &["kms: {name: a, endpoint: 'unix:///x'}"],
+            "error while building transformers: KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead.  Set --feature-gates=KMSv1=true to use the deprecated KMSv1 feature.",
+        ),
+        (
+            &["kms: {apiVersion: v2, name: a, endpoint: 'unix:///x', timeout: 3x}"],
+            "error while parsing file: error decoding encryption provider configuration file \"/enc.yaml\": strict decoding error",
+        ),
+    ] {
+        let refused = load(&file("[secrets]", providers)).unwrap_err().to_string();
+        assert!(refused.starts_with(expected), "{refused}");
+    }
 }

@@ -1,6 +1,7 @@
 //! The providers of one resource: the first one writes, all of them read, each known by the prefix of what it wrote.
 
-use super::config::{EncryptionConfiguration, Keys, ProviderConfiguration};
+use super::config::{EncryptionConfiguration, Keys, Kms, ProviderConfiguration};
+use super::kms::{self, Plugin, PluginConfig};
 use super::provider::Cipher;
 use super::validation::group_resource;
 use super::{ENCRYPTED, EncryptionConfigError, Seal};
@@ -29,6 +30,7 @@ enum Provider {
         unknown: &'static str,
         keys: Vec<NamedCipher>,
     },
+    Kms(Arc<Plugin>),
 }
 
 struct NamedCipher {
@@ -46,22 +48,29 @@ const NO_AES_KEY: &str = "no matching key was found for the provided AES transfo
 const NO_SECRETBOX_KEY: &str = "no matching key was found for the provided Secretbox transformer";
 const IDENTITY_REFUSES: &str = "identity transformer tried to read encrypted data";
 
+/// Upstream's words for a version whose gate is off by default.
+const KMS_V1: &str = "KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead.  Set --feature-gates=KMSv1=true to use the deprecated KMSv1 feature.";
+
+/// A stored value and its seal; `None` where it stays plain.
+pub(super) type SealedOrPlain = Result<Option<(Vec<u8>, Seal)>, String>;
+
 /// Prefixes that were tried, for metrics, and whether each was right.
 pub(super) type Tried = Vec<(String, bool)>;
 
 impl Transformers {
-    /// Builds the transformers of a valid configuration.
-    pub(super) fn build(config: &EncryptionConfiguration) -> Result<Self, EncryptionConfigError> {
+    /// Builds the transformers of a valid configuration; `start` begins a plugin.
+    pub(super) fn build(
+        config: &EncryptionConfiguration,
+        mut start: impl FnMut(&PluginConfig) -> Arc<Plugin>,
+    ) -> Result<Self, EncryptionConfigError> {
         let failed = |why: String| EncryptionConfigError(format!("error while building transformers: {why}"));
         let mut own = Self::default();
         for resource in &config.resources {
             let providers = resource
                 .providers
                 .iter()
-                .map(|provider| Provider::of(provider).map(Arc::new));
-            let providers: Vec<_> = providers
-                .collect::<Option<_>>()
-                .ok_or_else(|| failed("a provider cannot be used".to_owned()))?;
+                .map(|provider| Provider::of(provider, &mut start).map(Arc::new));
+            let providers: Vec<_> = providers.collect::<Result<_, _>>().map_err(failed)?;
             for name in &resource.resources {
                 let (group, plural) = group_resource(name);
                 for (masking_group, masking) in [(group, "*"), ("*", "*")] {
@@ -132,6 +141,7 @@ impl Transformer {
     pub(super) fn seal_of_writes(&self) -> Seal {
         match self.providers.first().map(|provider| &**provider) {
             Some(Provider::Keys { keys, .. }) => keys.first().map_or(Seal::default(), |key| key.seal),
+            Some(Provider::Kms(plugin)) => plugin.current_seal(),
             Some(Provider::Identity) | None => Seal::default(),
         }
     }
@@ -141,27 +151,56 @@ impl Transformer {
         self.providers.iter().any(|provider| match &**provider {
             Provider::Identity => seal == Seal::default(),
             Provider::Keys { keys, .. } => keys.iter().any(|key| key.seal == seal),
+            Provider::Kms(plugin) => plugin.has(seal),
         })
     }
 
-    /// The prefixes that wrote, and the stored value; `None` where it stays plain.
-    pub(super) fn seal(&self, key: &Key, plain: &[u8]) -> (Vec<String>, Option<(Vec<u8>, Seal)>) {
-        let Some(Provider::Keys { prefix, keys, .. }) = self.providers.first().map(|provider| &**provider)
-        else {
-            return (vec![String::new()], None);
-        };
-        let Some(first) = keys.first() else {
-            return (Vec::new(), None);
-        };
-        let sealed = first.cipher.seal(plain, key.as_str().as_bytes());
-        let stored = [prefix.as_bytes(), first.prefix.as_bytes(), &sealed].concat();
-        (
-            vec![(*prefix).to_owned(), first.prefix.clone()],
-            Some((stored, first.seal)),
-        )
+    /// The plugin that writes, if one does.
+    pub(super) fn writing_plugin(&self) -> Option<&Arc<Plugin>> {
+        match &**self.providers.first()? {
+            Provider::Kms(plugin) => Some(plugin),
+            Provider::Identity | Provider::Keys { .. } => None,
+        }
     }
 
-    pub(super) fn open(&self, key: &Key, stored: &[u8]) -> (Tried, Result<(Vec<u8>, Seal), String>) {
+    /// The plugin that a stored value is for, and what lies behind its prefix.
+    pub(super) fn plugin_of<'a>(&self, stored: &'a [u8]) -> Option<(&Arc<Plugin>, &'a [u8])> {
+        self.providers.iter().find_map(|provider| match &**provider {
+            Provider::Kms(plugin) => Some((plugin, stored.strip_prefix(plugin.prefix().as_bytes())?)),
+            Provider::Identity | Provider::Keys { .. } => None,
+        })
+    }
+
+    /// The prefixes that wrote, and the stored value; `None` where it stays plain. Fails only before a plugin has given its seed.
+    pub(super) fn seal(&self, key: &Key, plain: &[u8]) -> (Vec<String>, SealedOrPlain) {
+        let place = key.as_str().as_bytes();
+        match self.providers.first().map(|provider| &**provider) {
+            Some(Provider::Keys { prefix, keys, .. }) => {
+                let Some(first) = keys.first() else {
+                    return (Vec::new(), Ok(None));
+                };
+                let sealed = first.cipher.seal(plain, place);
+                let stored = [prefix.as_bytes(), first.prefix.as_bytes(), &sealed].concat();
+                (
+                    vec![(*prefix).to_owned(), first.prefix.clone()],
+                    Ok(Some((stored, first.seal))),
+                )
+            }
+            Some(Provider::Kms(plugin)) => {
+                let sealed = plugin.seal(plain, place);
+                (vec![plugin.prefix().to_owned()], sealed.map(Some))
+            }
+            Some(Provider::Identity) | None => (vec![String::new()], Ok(None)),
+        }
+    }
+
+    /// The value of a stored form. With `may_block` the thread waits for a plugin that has to decrypt a key.
+    pub(super) fn open(
+        &self,
+        key: &Key,
+        stored: &[u8],
+        may_block: bool,
+    ) -> (Tried, Result<(Vec<u8>, Seal), String>) {
         let (mut tried, mut errors) = (Tried::new(), Vec::new());
         for provider in &self.providers {
             let opened = match &**provider {
@@ -181,6 +220,14 @@ impl Transformer {
                     };
                     let opened = open_with(keys, unknown, rest, key, &mut tried);
                     tried.push(((*prefix).to_owned(), opened.is_ok()));
+                    opened
+                }
+                Provider::Kms(plugin) => {
+                    let Some(rest) = stored.strip_prefix(plugin.prefix().as_bytes()) else {
+                        continue;
+                    };
+                    let opened = plugin.open(rest, key.as_str().as_bytes(), may_block);
+                    tried.push((plugin.prefix().to_owned(), opened.is_ok()));
                     opened
                 }
             };
@@ -227,7 +274,7 @@ fn open_with(
 }
 
 /// Errors as `utilerrors.NewAggregate` writes several: each once.
-fn aggregate(mut errors: Vec<String>) -> String {
+pub(super) fn aggregate(mut errors: Vec<String>) -> String {
     let mut seen = std::collections::HashSet::new();
     errors.retain(|error| seen.insert(error.clone()));
     match &errors[..] {
@@ -237,16 +284,34 @@ fn aggregate(mut errors: Vec<String>) -> String {
 }
 
 impl Provider {
-    fn of(config: &ProviderConfiguration) -> Option<Self> {
-        if let Some(keys) = &config.aesgcm {
+    fn of(
+        config: &ProviderConfiguration,
+        start: impl FnMut(&PluginConfig) -> Arc<Plugin>,
+    ) -> Result<Self, String> {
+        let own = if let Some(keys) = &config.aesgcm {
             Self::with("k8s:enc:aesgcm:v1:", NO_AES_KEY, keys, Cipher::gcm)
         } else if let Some(keys) = &config.aescbc {
             Self::with("k8s:enc:aescbc:v1:", NO_AES_KEY, keys, Cipher::cbc)
         } else if let Some(keys) = &config.secretbox {
             Self::with("k8s:enc:secretbox:v1:", NO_SECRETBOX_KEY, keys, Cipher::secretbox)
+        } else if let Some(kms) = &config.kms {
+            return Self::with_plugin(kms, start);
         } else {
             config.identity.as_ref().map(|_| Self::Identity)
+        };
+        own.ok_or_else(|| "a provider cannot be used".to_owned())
+    }
+
+    fn with_plugin(own: &Kms, mut start: impl FnMut(&PluginConfig) -> Arc<Plugin>) -> Result<Self, String> {
+        if own.api_version() == "v1" {
+            return Err(KMS_V1.to_owned());
         }
+        let timeout = own.timeout().ok_or("a timeout is not above zero")?;
+        Ok(Self::Kms(start(&PluginConfig {
+            name: own.name.clone(),
+            socket: kms::socket(&own.endpoint)?,
+            timeout,
+        })))
     }
 
     fn with(
@@ -262,8 +327,7 @@ impl Provider {
             Some(NamedCipher {
                 prefix: format!("{}:", key.name),
                 cipher: cipher(&secret)?,
-                // Zero is for what is plain.
-                seal: Seal(hasher.finish().max(1)),
+                seal: Seal::of_key(hasher.finish()),
             })
         });
         Some(Self::Keys {

@@ -2,7 +2,9 @@
 //! words.
 
 use super::EncryptionConfigError;
-use super::config::{EncryptionConfiguration, Keys, NamedKey, ProviderConfiguration};
+use super::config::{EncryptionConfiguration, Keys, Kms, NamedKey, ProviderConfiguration};
+use super::kms;
+use std::collections::HashSet;
 
 pub(super) const AES_KEY_BYTES: [usize; 3] = [16, 24, 32];
 pub(super) const SECRETBOX_KEY_BYTES: [usize; 1] = [32];
@@ -25,6 +27,7 @@ pub(super) fn group_resource(text: &str) -> (&str, &str) {
 /// Checks everything at once.
 pub(super) fn validate(config: &EncryptionConfiguration) -> Result<(), EncryptionConfigError> {
     let mut problems = Problems(Vec::new());
+    let mut plugins = HashSet::new();
     if config.resources.is_empty() {
         problems.required("resources", "at least one resources is required");
     }
@@ -44,7 +47,8 @@ pub(super) fn validate(config: &EncryptionConfiguration) -> Result<(), Encryptio
             problems.required(&providers, &format!("at least one {providers} is required"));
         }
         for (at, provider) in resource.providers.iter().enumerate() {
-            check_provider(provider, &format!("{providers}[{at}]"), &mut problems);
+            let field = format!("{providers}[{at}]");
+            check_provider(provider, &field, &mut plugins, &mut problems);
         }
     }
     problems.into_result()
@@ -121,7 +125,12 @@ fn name_problem(name: &str) -> Option<&'static str> {
     }
 }
 
-fn check_provider(provider: &ProviderConfiguration, field: &str, problems: &mut Problems) {
+fn check_provider<'a>(
+    provider: &'a ProviderConfiguration,
+    field: &str,
+    plugins: &mut HashSet<&'a str>,
+    problems: &mut Problems,
+) {
     let found = [
         provider.kms.is_some(),
         provider.aesgcm.is_some(),
@@ -136,11 +145,8 @@ fn check_provider(provider: &ProviderConfiguration, field: &str, problems: &mut 
         _ => problems.invalid(field, "\"REDACTED\"", SEVERAL),
     }
     if let Some(kms) = &provider.kms {
-        let why = format!(
-            "KMS {} providers are not supported by this server, use secretbox, aesgcm or aescbc",
-            kms.api_version
-        );
-        problems.invalid(&format!("{field}.kms"), "\"REDACTED\"", &why);
+        check_kms(kms, &format!("{field}.kms"), plugins, problems);
+        plugins.insert(&kms.name);
     } else if let Some(keys) = &provider.aesgcm {
         check_keys(keys, &format!("{field}.aesgcm.keys"), &AES_KEY_BYTES, problems);
     } else if let Some(keys) = &provider.aescbc {
@@ -152,6 +158,48 @@ fn check_provider(provider: &ProviderConfiguration, field: &str, problems: &mut 
             &SECRETBOX_KEY_BYTES,
             problems,
         );
+    }
+}
+
+fn check_kms(own: &Kms, field: &str, plugins: &HashSet<&str>, problems: &mut Problems) {
+    let (name, is_first) = (own.name.as_str(), own.api_version() == "v1");
+    let at = |name: &str| format!("{field}.{name}");
+    if name.is_empty() {
+        problems.required(&at("name"), "name is a mandatory field for a provider");
+    }
+    if !is_first && name.contains(':') {
+        let why = format!("invalid KMS provider name {name}, must not contain ':'");
+        problems.invalid(&at("name"), &format!("{name:?}"), &why);
+    }
+    if plugins.contains(name) {
+        let why = format!("duplicate KMS provider name {name}, names must be unique");
+        problems.invalid(&at("name"), &format!("{name:?}"), &why);
+    }
+    if own.timeout().is_none() {
+        let why = "timeout should be a positive value";
+        problems.invalid(&at("timeout"), &own.timeout_text(), why);
+    }
+    if let Err(why) = kms::socket(&own.endpoint) {
+        problems.invalid(&at("endpoint"), &format!("{:?}", own.endpoint), &why);
+    }
+    match own.cache_size {
+        Some(size) if !is_first => {
+            problems.invalid(
+                &at("cachesize"),
+                &size.to_string(),
+                "cachesize is not supported in v2",
+            );
+        }
+        Some(0) => {
+            let why = "cachesize should be a positive value, or negative to disable";
+            problems.invalid(&at("cachesize"), "0", why);
+        }
+        _ => {}
+    }
+    let version = own.api_version();
+    if !["v1", "v2"].contains(&version) {
+        let why = "unsupported apiVersion apiVersion for KMS provider, only v1 and v2 are supported";
+        problems.invalid(&at("apiVersion"), &format!("{version:?}"), why);
     }
 }
 

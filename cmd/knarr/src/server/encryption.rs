@@ -26,7 +26,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 impl EncryptionArguments {
     /// Loads the configuration that the flags name.
-    pub(crate) fn open(&self, runtime: &Runtime) -> anyhow::Result<Option<Arc<Encryption>>> {
+    pub(crate) async fn open(&self, runtime: &Runtime) -> anyhow::Result<Option<Arc<Encryption>>> {
         let Some(path) = &self.encryption_provider_config else {
             if self.encryption_provider_config_automatic_reload {
                 bail!(
@@ -35,7 +35,20 @@ impl EncryptionArguments {
             }
             return Ok(None);
         };
-        load(path, runtime).map(Some)
+        let (path, own) = (path.clone(), runtime.clone());
+        // It waits for plugins.
+        let loaded = runtime.blocking(move || load(&path, &own)).await?;
+        loaded.map(Some)
+    }
+
+    /// Follows the keys of plugins from now on.
+    pub(crate) fn follow_keys(storage: &Arc<dyn Storage>, runtime: &Runtime) {
+        let Some(encryption) = storage.encryption() else {
+            return;
+        };
+        let storage = Arc::clone(storage);
+        let begin = move || follow_keys(Arc::clone(&encryption), Arc::clone(&storage));
+        runtime.keep("encryption-keys", begin).detach();
     }
 
     /// Follows the file from now on, where the flags request it.
@@ -64,6 +77,19 @@ pub(crate) fn load(path: &Path, runtime: &Runtime) -> anyhow::Result<Arc<Encrypt
     let names = ResourceNames::new(apiserver_server::stored_resources());
     let encryption = Encryption::new(runtime, names, path, &bytes).with_context(named)?;
     Ok(Arc::new(encryption))
+}
+
+/// Has values looked at again whose key has come or gone, for ever.
+async fn follow_keys(encryption: Arc<Encryption>, storage: Arc<dyn Storage>) {
+    let mut changes = encryption.changes();
+    if encryption.plugins_health().is_some() {
+        // They may have answered while the storage was opened.
+        changes.mark_changed();
+    }
+    while changes.changed().await.is_ok() {
+        storage.keys_changed().await;
+        authorities::reseal(&*storage).await;
+    }
 }
 
 /// A file and what it configures.

@@ -79,6 +79,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
         authorities::share(shared, &arguments, &paths, &runtime).await?;
     }
     arguments.encryption.follow_file(&storage, &runtime);
+    encryption::EncryptionArguments::follow_keys(&storage, &runtime);
     let election = arguments.election.candidate(shared.is_some(), &runtime)?;
     let mut builder = Cluster::builder()
         .runtime(runtime.clone())
@@ -156,7 +157,7 @@ async fn open_storage(
     paths: &Paths,
     runtime: &Runtime,
 ) -> anyhow::Result<Arc<dyn Storage>> {
-    let encryption = arguments.encryption.open(runtime)?;
+    let encryption = arguments.encryption.open(runtime).await?;
     if let Some(storage) = arguments.etcd(paths, runtime, encryption.clone()).await? {
         return Ok(storage);
     }

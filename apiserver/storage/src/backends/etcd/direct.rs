@@ -23,6 +23,7 @@ impl EtcdStorage {
             Ok(answer) => answer,
             Err(error) => return Err(self.explain(error, at).await),
         };
+        self.remote.prepare(answer.kvs().iter().collect()).await;
         let entry = answer.kvs().first().map(|kv| self.remote.entry(kv)).transpose()?;
         let revision = if at == Revision::ZERO {
             remote::revision(answer.header())
@@ -74,6 +75,7 @@ impl EtcdStorage {
             .remote
             .waiting(self.remote.kv()?.get(start, Some(options)))
             .await?;
+        self.remote.prepare(answer.kvs().iter().collect()).await;
         let entries: Vec<_> = answer.kvs().iter().map(|kv| self.remote.entry(kv)).collect();
         let left = u64::try_from(answer.count())
             .unwrap_or(0)

@@ -165,6 +165,7 @@ impl Follower {
             if at == Revision::ZERO {
                 listed.live.revision = revision(answer.header());
             }
+            self.remote.prepare(answer.kvs().iter().collect()).await;
             for kv in answer.kvs() {
                 match key(kv).map(|key| (self.remote.entry(kv), key)) {
                     Ok((Ok(entry), key)) => listed.insert(key, entry),
@@ -205,6 +206,7 @@ impl Follower {
                 answer = self.remote.waiting(answers.message()) => {
                     let answer = answer?.ok_or_else(ended)?;
                     (heard, asked) = (self.mirror.runtime.monotonic(), None);
+                    self.remote.prepare(answer.events().iter().filter_map(etcd_client::Event::kv).collect()).await;
                     self.take(&answer)?;
                 }
                 () = self.mirror.doubted.notified() => {

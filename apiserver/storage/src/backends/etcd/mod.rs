@@ -108,6 +108,9 @@ impl EtcdStorage {
     fn over(runtime: &Runtime, client: Client, options: &EtcdOptions) -> Result<Self, StorageError> {
         let scope = runtime.child_scope();
         let own = scope.runtime();
+        if let Some(encryption) = &options.encryption {
+            encryption.block_no_more();
+        }
         let remote = Remote::new(client, own.cancellation_token(), options.encryption.clone());
         let prefix = Prefix::parse(&options.prefix)?;
         let mirror = Mirror::new(own.clone(), prefix, options, remote.clone());
@@ -405,6 +408,10 @@ impl Storage for EtcdStorage {
         Ok(UndecryptedValues::of(
             shared.iter().chain(lost.map(|entry| &entry.key)),
         ))
+    }
+
+    async fn keys_changed(&self) {
+        self.encryption_replaced().await;
     }
 
     async fn encryption_replaced(&self) {

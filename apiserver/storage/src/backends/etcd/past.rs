@@ -90,6 +90,9 @@ impl Reading<'_> {
                 biased;
                 answer = self.remote.waiting(answers.message()) => {
                     let answer = answer?.ok_or_else(ended)?;
+                    let changed = answer.events().iter();
+                    let values = changed.flat_map(|told| told.kv().into_iter().chain(told.prev_kv()));
+                    self.remote.prepare(values.collect()).await;
                     self.take(&answer, until, max)?;
                 }
                 () = runtime.sleep(ASK_AGAIN) => self.remote.waiting(requests.request_progress()).await?,

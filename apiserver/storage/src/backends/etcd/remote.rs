@@ -95,10 +95,29 @@ impl Remote {
         Ok((record, seal))
     }
 
-    /// The stored form of a value, and the key it is encrypted with.
-    pub(super) fn sealed(&self, key: &Key, value: Vec<u8>) -> (Vec<u8>, Seal) {
-        let sealed = self.encryption.as_ref().and_then(|own| own.seal(key, &value));
-        sealed.unwrap_or((value, Seal::default()))
+    /// Waits until plugins have decrypted the keys of these values, so that [`Remote::entry`] finds them; only as long as a plugin may
+    /// take.
+    pub(super) async fn prepare(&self, values: Vec<&KeyValue>) {
+        let Some(encryption) = self.encryption.as_ref().filter(|own| own.has_plugins()) else {
+            return;
+        };
+        let keyed: Vec<(Key, &[u8])> = values
+            .into_iter()
+            .filter(|kv| kv.value().starts_with(ENCRYPTED))
+            .filter_map(|kv| Some((key(kv).ok()?, kv.value())))
+            .collect();
+        encryption.prepare(&keyed).await;
+    }
+
+    /// The stored form of a value.
+    pub(super) fn sealed(&self, key: &Key, value: Vec<u8>) -> Result<Vec<u8>, StorageError> {
+        let Some(encryption) = &self.encryption else {
+            return Ok(value);
+        };
+        let checked = encryption.check_write(key);
+        let sealed = checked.and_then(|()| encryption.seal(key, &value));
+        let sealed = sealed.map_err(|cause| StorageError::NotSealed { cause })?;
+        Ok(sealed.map_or(value, |(stored, _)| stored))
     }
 
     /// The key that values at this place are encrypted with now.

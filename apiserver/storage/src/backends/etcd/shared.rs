@@ -20,7 +20,7 @@ impl SharedValues for EtcdStorage {
         let key = self.shared_key(name)?;
         let transaction = Txn::new()
             .when([Compare::version(key.as_str(), CompareOp::Equal, 0)])
-            .and_then([TxnOp::put(key.as_str(), self.sealed(&key, &offered), None)])
+            .and_then([TxnOp::put(key.as_str(), self.sealed(&key, &offered)?, None)])
             .or_else([TxnOp::get(key.as_str(), None)]);
         let answer = self.remote.waiting(self.remote.kv()?.txn(transaction)).await?;
         if answer.succeeded() {
@@ -60,6 +60,7 @@ impl SharedValues for EtcdStorage {
             .remote
             .waiting(kv.get(format!("{BEFORE}{}", self.mirror.prefix), Some(below)));
         let answer: GetResponse = self.within(CHECKED_WITHIN, asked).await.ok_or_else(late)??;
+        self.prepare_shared(answer.kvs()).await;
         let read = answer.kvs().iter().map(|own| {
             let key = Key::parse(&String::from_utf8_lossy(own.key()))?;
             Ok((key, own.value().to_vec()))
@@ -107,10 +108,19 @@ impl EtcdStorage {
         }
     }
 
-    fn sealed(&self, key: &Key, plain: &[u8]) -> Vec<u8> {
+    fn sealed(&self, key: &Key, plain: &[u8]) -> Result<Vec<u8>, StorageError> {
         let encryption = self.remote.encryption.as_ref();
-        let sealed = encryption.and_then(|encryption| encryption.seal_as(SECRETS, key, plain));
-        sealed.map_or_else(|| plain.to_vec(), |(sealed, _)| sealed)
+        let sealed = encryption.map_or(Ok(None), |own| own.seal_as(SECRETS, key, plain));
+        let sealed = sealed.map_err(|cause| StorageError::NotSealed { cause })?;
+        Ok(sealed.map_or_else(|| plain.to_vec(), |(sealed, _)| sealed))
+    }
+
+    /// Has the keys of shared values decrypted.
+    async fn prepare_shared(&self, values: &[KeyValue]) {
+        if let Some(encryption) = &self.remote.encryption {
+            let values: Vec<&[u8]> = values.iter().map(KeyValue::value).collect();
+            encryption.prepare_as(SECRETS, &values).await;
+        }
     }
 
     fn opened(&self, key: &Key, stored: &[u8]) -> Result<(Vec<u8>, Seal), StorageError> {
@@ -132,11 +142,12 @@ impl EtcdStorage {
     /// Writes a value with the key that writes now, unless it was written with it or another server is faster. Reports
     /// whether this server did.
     async fn reencrypt(&self, key: &Key, found: &KeyValue) -> Result<bool, StorageError> {
+        self.prepare_shared(std::slice::from_ref(found)).await;
         let (plain, seal) = self.opened(key, found.value())?;
         if seal == self.current_seal() {
             return Ok(false);
         }
-        let stored = self.sealed(key, &plain);
+        let stored = self.sealed(key, &plain)?;
         let is_unchanged = Compare::mod_revision(key.as_str(), CompareOp::Equal, found.mod_revision());
         let transaction =
             Txn::new()

@@ -3,7 +3,7 @@
 use super::EtcdStorage;
 use super::remote::{self, failed, number};
 use crate::{Event, Expect, Op, StorageError, Write};
-use etcd_client::{Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use machinery_meta::Revision;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,11 +32,32 @@ impl EtcdStorage {
         let stopped = |_| StorageError::Unavailable("storage is closed".to_owned());
         let late = |_| StorageError::Unavailable("etcd has not answered in time".to_owned());
         let answer = sent.await.map_err(stopped)?.map_err(late)?.map_err(failed)?;
+        self.prepare_answer(&answer).await;
         if answer.succeeded() {
             let revision = remote::revision(answer.header());
             return self.events(group, answer.op_responses(), revision);
         }
         Err(self.conflict(&group, answer.op_responses())?)
+    }
+
+    /// Has the keys of values in an answer decrypted.
+    async fn prepare_answer(&self, answer: &TxnResponse) {
+        if !self
+            .remote
+            .encryption
+            .as_ref()
+            .is_some_and(|own| own.has_plugins())
+        {
+            return;
+        }
+        let responses = answer.op_responses();
+        let found = responses.iter().flat_map(|response| match response {
+            TxnOpResponse::Put(put) => put.prev_key().into_iter().collect::<Vec<_>>(),
+            TxnOpResponse::Delete(delete) => delete.prev_kvs().iter().collect(),
+            TxnOpResponse::Get(get) => get.kvs().iter().collect(),
+            TxnOpResponse::Txn(_) => Vec::new(),
+        });
+        self.remote.prepare(found.collect()).await;
     }
 
     async fn operation(&self, write: &Write) -> Result<Option<TxnOp>, StorageError> {
@@ -55,7 +76,7 @@ impl EtcdStorage {
                     let runtime = self.scope.runtime();
                     options = options.with_lease(self.leases.lease(runtime, &self.remote, *ttl).await?);
                 }
-                let (value, _) = self.remote.sealed(&write.key, value);
+                let value = self.remote.sealed(&write.key, value)?;
                 Some(TxnOp::put(key, value, Some(options)))
             }
         })

@@ -127,8 +127,9 @@ impl Backup {
             if piece.len() >= PIECE_BYTES {
                 break;
             }
+            let sealed = seal::sealed(self.encryption.as_deref(), entry);
             let stored = Stored::Put {
-                entry: seal::sealed(self.encryption.as_deref(), entry),
+                entry: sealed.expect("a backup begins once every plugin has given its key"),
                 previous: Revision::ZERO,
             };
             format::put_stored(piece, &stored, true);

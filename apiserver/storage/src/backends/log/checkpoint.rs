@@ -408,7 +408,7 @@ impl CheckpointWriter {
                 });
                 block_end = out.len() + BLOCK_BYTES;
             }
-            let entry = seal::sealed(encryption, entry);
+            let entry = seal::sealed(encryption, entry)?;
             self.seals.note(encryption, &entry);
             let stored = Stored::Put {
                 entry,

@@ -99,6 +99,9 @@ impl LogStorage {
             appender,
             report,
         } = recovered;
+        if let Some(encryption) = &options.encryption {
+            encryption.block_no_more();
+        }
         for problem in &report.problems {
             tracing::error!(problem, "recovery worked around damage");
         }
@@ -397,6 +400,12 @@ impl Storage for LogStorage {
 
     async fn encryption_replaced(&self) {
         reencrypt(&self.engine);
+    }
+
+    async fn keys_changed(&self) {
+        if self.engine.has_stale() {
+            reencrypt(&self.engine);
+        }
     }
 
     fn backup(&self) -> Result<Option<Backup>, StorageError> {

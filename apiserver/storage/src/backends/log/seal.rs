@@ -12,19 +12,25 @@ use machinery_meta::ObjectHeader;
 use std::sync::Arc;
 
 /// The entry as it is to be written.
-pub(super) fn sealed(encryption: Option<&Encryption>, entry: &Arc<Entry>) -> Arc<Entry> {
+///
+/// Errors: [`StorageError::NotSealed`], before [`Encryption::check_seals`] holds.
+pub(super) fn sealed(
+    encryption: Option<&Encryption>,
+    entry: &Arc<Entry>,
+) -> Result<Arc<Entry>, StorageError> {
     let Some(encryption) = encryption.filter(|_| !entry.record.is_sealed()) else {
-        return Arc::clone(entry);
+        return Ok(Arc::clone(entry));
     };
     if encryption.current_seal(&entry.key) == Seal::default() {
-        return Arc::clone(entry);
+        return Ok(Arc::clone(entry));
     }
     let mut plain = Vec::with_capacity(entry.footprint());
     format::put_contents(&mut plain, &entry.record);
-    match encryption.seal(&entry.key, &plain) {
+    let sealed = encryption.seal(&entry.key, &plain);
+    Ok(match sealed.map_err(|cause| StorageError::NotSealed { cause })? {
         Some((stored, seal)) => Arc::new(with(entry, of_stored(stored.into()), seal)),
         None => Arc::clone(entry),
-    }
+    })
 }
 
 /// A record that holds a stored value.

@@ -127,6 +127,9 @@ impl Writer {
         if group.iter().all(|write| matches!(write.op, Op::Check)) {
             return self.after_queued(newest_seen, Ok(Vec::new()));
         }
+        if let Err(error) = self.check_seals(&group) {
+            return Submitted::Now(Err(error));
+        }
         let shares = self.shares.check(&group, &before, claim);
         if let Err(error) = shares.and_then(|()| self.ledger.admit(&group, &before, claim)) {
             return Submitted::Now(Err(error));
@@ -304,6 +307,16 @@ impl Writer {
         events
     }
 
+    /// Refuses a group of which something cannot be encrypted now.
+    fn check_seals(&self, group: &[Write]) -> Result<(), StorageError> {
+        let Some(encryption) = &self.encryption else {
+            return Ok(());
+        };
+        let mut puts = group.iter().filter(|write| matches!(write.op, Op::Put { .. }));
+        let checked = puts.try_for_each(|write| encryption.check_write(&write.key));
+        checked.map_err(|cause| StorageError::NotSealed { cause })
+    }
+
     fn current_seal(&self, key: &Key) -> Seal {
         let encryption = self.encryption.as_ref();
         encryption.map_or(Seal::default(), |encryption| encryption.current_seal(key))
@@ -376,7 +389,8 @@ impl Pending {
             .map_or(Revision::ZERO, |previous| previous.revision);
         let stored = match &event.entry {
             Some(entry) => Stored::Put {
-                entry: seal::sealed(encryption, entry),
+                entry: seal::sealed(encryption, entry)
+                    .expect("its key was there when the group was taken up"),
                 previous,
             },
             None => Stored::Delete {

@@ -1,6 +1,7 @@
 //! The suite on an etcd: on a real one when it has been built, and on the model of one, where a seed decides the rest.
 
 mod keys;
+mod kms;
 mod likeness;
 mod mirror;
 mod process;

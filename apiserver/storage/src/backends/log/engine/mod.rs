@@ -222,6 +222,7 @@ impl Engine {
         let live = self.live.read();
         let state = (live.revision, live.root.clone(), live.bytes);
         let encryption = self.options.encryption.clone();
+        encryption.as_ref().map_or(Ok(()), |own| own.check_seals())?;
         Ok(Backup::of(self.files.store, state, encryption, Some(permit)))
     }
 }

@@ -170,7 +170,8 @@ impl OfflineState {
                 key: entry.key.to_string(),
                 cause,
             })?;
-            let sealed = encryption.and_then(|encryption| encryption.seal(&entry.key, &value));
+            let sealed = encryption.map_or(Ok(None), |encryption| encryption.seal(&entry.key, &value));
+            let sealed = sealed.map_err(|cause| StorageError::NotSealed { cause })?;
             let value = sealed.map_or(value, |(stored, _)| stored);
             let lease = entry.expires.map_or(0, |end| lease_of(end, now, &mut leases));
             let stored = key_value(entry, value, lease).encode();
