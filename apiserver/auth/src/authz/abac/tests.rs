@@ -147,6 +147,9 @@ fn abac_rules_of_a_user_are_listed_as_upstream() {
         assert_eq!(resources, case.resource_rules, "{}", case.user);
         assert_eq!(paths, case.non_resource_rules, "{}", case.user);
     }
+    let alice = UserInfo::named("alice", [UserInfo::AUTHENTICATED]);
+    let elsewhere = block_on(abac.rules_for(&alice, "ns1")).rules;
+    assert!(elsewhere.iter().all(|rule| rule.resources == ["events"]));
 }
 
 #[track_caller]

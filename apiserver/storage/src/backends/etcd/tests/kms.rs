@@ -67,7 +67,9 @@ async fn kms_values_of_other_servers_are_read_as_they_come() {
     };
     let mut cursor = second.watch(everything).await.unwrap();
     let at = put(&first, "a").await;
-    let events = cursor.next_batch(16).await.unwrap();
+    let limit = Duration::from_secs(60);
+    let events = runtime.timeout(limit, cursor.next_batch(16)).await;
+    let events = events.expect("it comes in time").unwrap();
     assert!(events[0].entry.is_some());
     assert!(is_read(&second, "a", at).await && is_read(&first, "a", at).await);
     assert_eq!(plugin.calls().decrypt, 1, "by the second server alone");
@@ -87,7 +89,6 @@ async fn kms_values_of_other_servers_are_read_as_they_come() {
             second.keys_changed().await;
         }
     };
-    let limit = Duration::from_secs(60);
     runtime.timeout(limit, readable).await.expect("it is so in time");
     assert!(second.unopened().is_empty());
 }
