@@ -36,7 +36,7 @@ pub use backends::log::{
 pub use error::StorageError;
 pub use key::{Key, MAX_KEY_BYTES, Prefix};
 pub use quota::{Claim, NamespaceUsage, OWN_SHARE, Quota, Usage, share_bytes};
-pub use record::{Entry, Record, RecordCodec};
+pub use record::{CodecSlot, Entry, Record, RecordCodec};
 pub use statistics::{SYNC_BOUNDS, Statistics};
 pub use storage::{Lookup, Page, RangeOptions, ReadAt, Sample, SharedValues, Storage};
 pub use watch::{Event, Target, WatchCursor, WatchFilter, WatchRequest};

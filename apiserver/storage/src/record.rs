@@ -6,6 +6,7 @@ use bytes::Bytes;
 use machinery_meta::{ObjectHeader, Revision};
 use std::fmt::Debug;
 use std::sync::Arc;
+use tokio::sync::SetOnce;
 
 /// One object, encoded once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,28 @@ pub trait RecordCodec: Send + Sync + Debug {
 
     /// The record of a stored value. An error says what is wrong with it.
     fn decode(&self, key: &Key, value: &[u8]) -> Result<Record, String>;
+}
+
+/// The codec of a backend that stores plain objects. The backend is opened before the kinds are known, so the codec follows;
+/// nothing is read before it.
+#[derive(Debug, Default)]
+pub struct CodecSlot(SetOnce<Arc<dyn RecordCodec>>);
+
+impl CodecSlot {
+    /// Fills it; the first codec stays.
+    pub fn fill(&self, codec: Arc<dyn RecordCodec>) {
+        let _ = self.0.set(codec);
+    }
+
+    /// The codec; `None` before there is one.
+    pub(crate) fn get(&self) -> Option<&dyn RecordCodec> {
+        self.0.get().map(|codec| &**codec)
+    }
+
+    /// Resolves when there is a codec.
+    pub(crate) async fn filled(&self) {
+        self.0.wait().await;
+    }
 }
 
 /// A record at its key, as of one change.

@@ -2,7 +2,7 @@
 
 use crate::encryption::{Encryption, UndecryptedValues};
 use crate::{
-    Backup, Claim, Entry, Event, Key, Prefix, Record, RecordCodec, Statistics, StorageError, Usage,
+    Backup, Claim, CodecSlot, Entry, Event, Key, Prefix, Record, Statistics, StorageError, Usage,
     WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
@@ -97,14 +97,14 @@ pub trait Storage: Send + Sync + Debug {
 
     /// Replaces the record that reads are given for an entry, as long as the entry is still at `revision`: no new
     /// revision, no event, nothing written. This is how a record of another schema is converted once. `false` when the
-    /// entry has moved on or the backend keeps no entries in memory.
-    fn recache(&self, _key: &Key, _revision: Revision, _record: Record) -> bool {
-        false
-    }
+    /// entry has moved on.
+    fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool;
 
-    /// Says, once and before the first read, how stored values are read and written. A backend that keeps records as
-    /// they are has no use for it.
-    fn interpret_with(&self, _codec: Arc<dyn RecordCodec>) {}
+    /// The place of the codec for stored values, to be filled before the first read; `None` where the backend stores records
+    /// as they are.
+    fn codec(&self) -> Option<&CodecSlot> {
+        None
+    }
 
     /// Reports whether an entry is stored in another form than a write would give it now, as after a change of keys,
     /// so that writing it again has an effect.

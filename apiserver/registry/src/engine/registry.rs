@@ -74,7 +74,9 @@ impl Registry {
         let built_in_rows = built_in.rows.into_iter().map(Arc::new).collect();
         let rows = Rows::rebuilt(built_in_rows, BTreeMap::new(), 1);
         let rows = Arc::new(ArcSwap::from_pointee(rows));
-        storage.interpret_with(Arc::new(ObjectValues::new(Arc::clone(&rows))));
+        if let Some(slot) = storage.codec() {
+            slot.fill(Arc::new(ObjectValues::new(Arc::clone(&rows))));
+        }
         let node_growth = Arc::new(NodeGrowth::new(&storage.usage().quota));
         Self(Arc::new(Inner {
             storage,

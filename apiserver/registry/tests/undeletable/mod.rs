@@ -2,8 +2,8 @@
 //! reads of all entries.
 
 use apiserver_storage::{
-    Claim, Entry, Event, Key, LogStorage, Lookup, Op, Page, Prefix, RangeOptions, ReadAt, Revision, Sample,
-    Storage, StorageError, WatchCursor, WatchRequest, Write,
+    Claim, Entry, Event, Key, LogStorage, Lookup, Op, Page, Prefix, RangeOptions, ReadAt, Record, Revision,
+    Sample, Storage, StorageError, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -86,6 +86,10 @@ impl Storage for Undeletable {
 
     async fn compact(&self, revision: Revision) -> Result<(), StorageError> {
         self.inner.compact(revision).await
+    }
+
+    fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool {
+        self.inner.recache(key, revision, record)
     }
 
     async fn close(&self) {

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use apiserver_storage::{
-    Claim, Entry, Event, Key, LogStorage, Lookup, Page, Prefix, RangeOptions, ReadAt, Revision, Sample,
-    Storage, StorageError, WatchCursor, WatchRequest, Write,
+    Claim, Entry, Event, Key, LogStorage, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Revision,
+    Sample, Storage, StorageError, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex};
@@ -108,6 +108,10 @@ impl Storage for GatedStorage {
 
     async fn compact(&self, revision: Revision) -> Result<(), StorageError> {
         self.inner.compact(revision).await
+    }
+
+    fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool {
+        self.inner.recache(key, revision, record)
     }
 
     async fn close(&self) {

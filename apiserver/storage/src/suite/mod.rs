@@ -60,6 +60,7 @@ pub(crate) async fn all(subject: &Subject) {
     writes::groups(place("groups")).await;
     reads::paging(place("paging")).await;
     reads::past_states(place("past")).await;
+    reads::recaching(place("recaching")).await;
     watches::watching(place("watching")).await;
     watches::interests(place("interests")).await;
     writes::racing(place("racing")).await;

@@ -1,6 +1,7 @@
-//! Reads: pages of a list, and states of the past.
+//! Reads: pages of a list, states of the past, and records in another form.
 
-use super::{KeySpace, value};
+use super::watches::delivered;
+use super::{KeySpace, record, value};
 use crate::{RangeOptions, ReadAt, Revision, StorageError};
 
 /// A list read in pages is one list, whatever happens meanwhile.
@@ -84,4 +85,32 @@ pub(super) async fn past_states(place: KeySpace<'_>) {
             "{at:?}: {answer:?}"
         );
     }
+}
+
+/// A record in another form is read in the place of the first until the entry changes; no watcher sees it.
+pub(super) async fn recaching(place: KeySpace<'_>) {
+    let first = place.put("a", "first").await;
+    let mut cursor = place.watch(first).await;
+    assert_eq!(place.get("a").await.as_deref(), Some("first"));
+    let recache = |name: &str, revision| {
+        let renewed = record(name, "n1", "renewed");
+        place.storage().recache(&place.key(name), revision, renewed)
+    };
+    assert!(recache("a", first), "the entry is in memory");
+    let found = place
+        .storage()
+        .get(&place.key("a"), ReadAt::Latest)
+        .await
+        .unwrap();
+    let found = found.entry.unwrap();
+    assert_eq!(
+        (value(&found.record), found.revision),
+        ("renewed".to_owned(), first)
+    );
+    let second = place.put("a", "second").await;
+    assert_eq!(place.get("a").await.as_deref(), Some("second"));
+    assert!(!recache("a", first), "the entry has moved on");
+    assert!(!recache("absent", first));
+    assert_eq!(place.get("a").await.as_deref(), Some("second"));
+    assert_eq!(delivered(&mut cursor, 1).await, [(second, "second".to_owned())]);
 }

@@ -1,6 +1,6 @@
 //! Upkeep: expiry and compaction.
 
-use super::{KeySpace, record, watches::told};
+use super::{KeySpace, record, watches::delivered};
 use crate::{Expect, Op, RangeOptions, ReadAt, Revision, StorageError, WatchFilter, WatchRequest, Write};
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub(super) async fn expiry(place: KeySpace<'_>) {
     place.storage().commit(vec![put("kept", None)]).await.unwrap();
     place.storage().commit(vec![put("gone", soon)]).await.unwrap();
     // On a busy machine the first one's time may be over before the second write: there is a deletion more then.
-    while told(&mut cursor, 1).await[0].1 != "gone" {}
-    assert_eq!(told(&mut cursor, 1).await[0].1, "-");
+    while delivered(&mut cursor, 1).await[0].1 != "gone" {}
+    assert_eq!(delivered(&mut cursor, 1).await[0].1, "-");
     assert_eq!(
         (place.get("gone").await, place.get("kept").await),
         (None, Some("kept".to_owned()))
@@ -70,20 +70,20 @@ pub(super) async fn compaction(place: KeySpace<'_>) {
     };
     assert_eq!(place.list(at_floor).await.unwrap().0, ["2", "4"]);
     assert_eq!(
-        told(&mut place.watch(floor).await, 1).await,
+        delivered(&mut place.watch(floor).await, 1).await,
         [(newest, "3".to_owned())]
     );
     let woken = place.put("quiet", "still here").await;
-    assert_eq!(told(&mut idle, 1).await[0].0, woken);
+    assert_eq!(delivered(&mut idle, 1).await[0].0, woken);
     // A slow watch gets everything in order, or at some point the error that it is too late; never a part without an error.
     all.extend([newest, woken]);
-    let mut told = Vec::new();
-    while told.last() != Some(&woken) {
+    let mut delivered = Vec::new();
+    while delivered.last() != Some(&woken) {
         match slow.next_batch(100).await {
             Err(StorageError::Compacted { .. }) => break,
-            Ok(events) => told.extend(events.iter().map(|event| event.revision)),
+            Ok(events) => delivered.extend(events.iter().map(|event| event.revision)),
             Err(other) => panic!("{other}"),
         }
     }
-    assert_eq!(told, all[..told.len()]);
+    assert_eq!(delivered, all[..delivered.len()]);
 }

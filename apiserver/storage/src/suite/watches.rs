@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// `revision name value` of the next `count` changes; `-` for a deletion.
-pub(super) async fn told(cursor: &mut Box<dyn WatchCursor>, count: usize) -> Vec<(Revision, String)> {
+pub(super) async fn delivered(cursor: &mut Box<dyn WatchCursor>, count: usize) -> Vec<(Revision, String)> {
     let mut out = Vec::new();
     while out.len() < count {
         for event in cursor.next_batch(count - out.len()).await.unwrap() {
@@ -36,8 +36,8 @@ pub(super) async fn watching(place: KeySpace<'_>) {
             expected.push((place.put(name, &value).await, value));
         }
     }
-    assert_eq!(told(&mut live, 30).await, expected);
-    assert_eq!(told(&mut place.watch(start).await, 30).await, expected);
+    assert_eq!(delivered(&mut live, 30).await, expected);
+    assert_eq!(delivered(&mut place.watch(start).await, 30).await, expected);
     let middle = expected[14].0;
     let mut late = place.watch(middle).await;
     let mut bites = Vec::new();
@@ -81,9 +81,11 @@ pub(super) async fn interests(place: KeySpace<'_>) {
     put("a", "n1", "4").await;
     put("a", "n1", "5").await;
     place.remove("aa").await;
-    let values = |told: Vec<(Revision, String)>| told.into_iter().map(|(_, value)| value).collect::<Vec<_>>();
-    assert_eq!(values(told(&mut by_key, 4).await), ["1", "3", "4", "5"]);
-    assert_eq!(values(told(&mut by_node, 4).await), ["2", "3", "4", "-"]);
+    let values = |delivered: Vec<(Revision, String)>| {
+        delivered.into_iter().map(|(_, value)| value).collect::<Vec<_>>()
+    };
+    assert_eq!(values(delivered(&mut by_key, 4).await), ["1", "3", "4", "5"]);
+    assert_eq!(values(delivered(&mut by_node, 4).await), ["2", "3", "4", "-"]);
 }
 
 /// Eight writers, ten watchers of different interest, bite and pace: each gets its part of the one order, no position
@@ -141,15 +143,15 @@ pub(super) async fn ordering(place: KeySpace<'_>) {
         order.extend(all.next_batch(100).await.unwrap());
     }
     for watcher in watchers {
-        let (interest, told) = watcher.await.unwrap();
+        let (interest, delivered) = watcher.await.unwrap();
         let expected: Vec<_> = order
             .iter()
             .filter(|event| interest.matches(event))
             .cloned()
             .collect();
-        assert_eq!(told, expected[..told.len()], "{interest:?}");
+        assert_eq!(delivered, expected[..delivered.len()], "{interest:?}");
         assert!(
-            told.len() + 3 > expected.len(),
+            delivered.len() + 3 > expected.len(),
             "only changes after the last one it waits for are missing"
         );
     }
@@ -166,7 +168,7 @@ async fn follow(
     interest: WatchFilter,
     bite: usize,
 ) -> (WatchFilter, Vec<Arc<crate::Event>>) {
-    let (mut told, mut position) = (Vec::new(), Revision::ZERO);
+    let (mut delivered, mut position) = (Vec::new(), Revision::ZERO);
     loop {
         for event in cursor.next_batch(bite + 1).await.unwrap() {
             assert!(
@@ -177,14 +179,14 @@ async fn follow(
                 .entry
                 .as_ref()
                 .is_some_and(|entry| value(&entry.record) == "end");
-            told.push(event);
+            delivered.push(event);
             if ends {
-                return (interest, told);
+                return (interest, delivered);
             }
         }
         assert!(cursor.position() >= position, "a position never goes back");
         position = cursor.position();
-        assert!(told.last().is_none_or(|last| position >= last.revision));
+        assert!(delivered.last().is_none_or(|last| position >= last.revision));
         if runtime.random_u64().is_multiple_of(4) {
             runtime
                 .sleep(Duration::from_millis(runtime.random_u64() % 5))

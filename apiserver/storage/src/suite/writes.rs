@@ -1,6 +1,6 @@
 //! Writes: what they expect, groups of them, races and limits.
 
-use super::{KeySpace, record, value, watches::told};
+use super::{KeySpace, record, value, watches::delivered};
 use crate::{Expect, Key, Op, ReadAt, Revision, Storage, StorageError, Write};
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ pub(super) async fn groups(place: KeySpace<'_>) {
             [1, 2]
         }
     );
-    let seen: Vec<String> = told(&mut cursor, 2)
+    let seen: Vec<String> = delivered(&mut cursor, 2)
         .await
         .into_iter()
         .map(|(_, value)| value)
@@ -144,7 +144,7 @@ pub(super) async fn racing(place: KeySpace<'_>) {
         task.await.unwrap();
     }
     assert_eq!(place.get("count").await, Some((TASKS * COUNTS).to_string()));
-    let seen: Vec<String> = told(&mut cursor, TASKS * COUNTS)
+    let seen: Vec<String> = delivered(&mut cursor, TASKS * COUNTS)
         .await
         .into_iter()
         .map(|(_, value)| value)

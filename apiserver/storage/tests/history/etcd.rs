@@ -60,7 +60,7 @@ impl Server {
         };
         let storage = EtcdStorage::connect_through(scope.runtime(), &options, etcd.transport());
         let storage = Arc::new(storage.await.unwrap());
-        storage.interpret_with(Arc::new(Codec));
+        storage.codec().unwrap().fill(Arc::new(Codec));
         Self { scope, storage }
     }
 

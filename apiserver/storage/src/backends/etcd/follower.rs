@@ -43,8 +43,16 @@ enum ReopenReason {
 }
 
 impl Follower {
-    /// Ends with its scope.
+    /// Begins once there is a codec, ends with its scope.
     pub(super) async fn run(self) {
+        if self
+            .remote
+            .unless_closed(self.remote.codec.filled())
+            .await
+            .is_err()
+        {
+            return;
+        }
         let runtime = self.mirror.runtime.clone();
         let mut pause = FIRST_PAUSE;
         let mut reason = ReopenReason::None;
@@ -199,13 +207,13 @@ impl Follower {
         let mut client = self.remote.watch_client();
         let opened = client.watch(self.mirror.prefix.as_str(), Some(options));
         let (mut requests, mut answers) = self.remote.waiting(opened).await?.split();
-        let (mut heard, mut asked) = (self.mirror.runtime.monotonic(), None);
+        let (mut last_answer, mut asked) = (self.mirror.runtime.monotonic(), None);
         loop {
             tokio::select! {
                 biased;
                 answer = self.remote.waiting(answers.message()) => {
                     let answer = answer?.ok_or_else(ended)?;
-                    (heard, asked) = (self.mirror.runtime.monotonic(), None);
+                    (last_answer, asked) = (self.mirror.runtime.monotonic(), None);
                     self.remote.prepare(answer.events().iter().filter_map(etcd_client::Event::kv).collect()).await;
                     self.take(&answer)?;
                 }
@@ -216,7 +224,7 @@ impl Follower {
                     self.ask(&mut requests).await?;
                     let now = self.mirror.runtime.monotonic();
                     let since = *asked.get_or_insert(now);
-                    if now.saturating_sub(since.max(heard)) > SILENT {
+                    if now.saturating_sub(since.max(last_answer)) > SILENT {
                         return Ok(StorageError::Unavailable("the watch of etcd is silent".to_owned()));
                     }
                 }
@@ -257,8 +265,8 @@ impl Follower {
         let until = unsigned(last.mod_revision());
         let own = self.mirror.revision().unwrap_or_default();
         let mut changes = Vec::with_capacity(answer.events().len());
-        for told in answer.events() {
-            let kv = told
+        for event in answer.events() {
+            let kv = event
                 .kv()
                 .ok_or_else(|| StorageError::Unavailable("etcd sent an event without a key".to_owned()))?;
             let at = unsigned(kv.mod_revision());
@@ -267,7 +275,7 @@ impl Follower {
                 continue;
             }
             let Ok(key) = key(kv) else { continue };
-            changes.push(match told.event_type() {
+            changes.push(match event.event_type() {
                 EventType::Delete => WatchedChange::Delete(key, at),
                 EventType::Put => match self.remote.entry(kv) {
                     Ok(entry) => WatchedChange::Put(entry),

@@ -180,8 +180,8 @@ impl Mirror {
             let mut feed = self.feed.write();
             let mut state = self.state.write();
             let mut account = self.account.lock();
-            for told in changes {
-                if let Some(event) = state.take(told, &mut account) {
+            for watched in changes {
+                if let Some(event) = state.take(watched, &mut account) {
                     feed.push(event, now, &mut wake);
                 }
             }
@@ -294,8 +294,8 @@ impl Mirror {
 
 impl State {
     /// The event of a change; none where there is nothing that could be shown.
-    fn take(&mut self, told: WatchedChange, account: &mut Account) -> Option<Arc<Event>> {
-        let (revision, key, entry) = match told {
+    fn take(&mut self, watched: WatchedChange, account: &mut Account) -> Option<Arc<Event>> {
+        let (revision, key, entry) = match watched {
             WatchedChange::Put(entry) => (entry.revision, entry.key.clone(), Some(entry)),
             WatchedChange::Delete(key, revision) => (revision, key, None),
             WatchedChange::Unread(key, revision) => {

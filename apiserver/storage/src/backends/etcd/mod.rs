@@ -1,6 +1,6 @@
 //! etcd behind the same contract, for several API servers over one store. Keys and values are upstream's.
 //!
-//! Everything that knows the client crate is in this folder. The [`RecordCodec`] that the registry gives turns stored
+//! Everything that knows the client crate is in this folder. The [`RecordCodec`](crate::RecordCodec) that the registry gives turns stored
 //! values into records and back. One watch on our prefix ([`follower`]) feeds a [`mirror`] in memory, from which reads and
 //! watches are served: a read first learns etcd's revision, once for all concurrent reads ([`shared_read`]), and waits until the
 //! mirror has it. [`direct`] reads go to etcd where the mirror cannot answer; [`past`] reads older changes for slow
@@ -29,7 +29,7 @@ use crate::encryption::{Encryption, UndecryptedValues};
 use crate::live::{self, Pin};
 use crate::write::check_group;
 use crate::{
-    Claim, Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, RecordCodec, Sample,
+    Claim, CodecSlot, Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Sample,
     SharedValues, Storage, StorageError, Target, Usage, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
@@ -45,7 +45,6 @@ use remote::{Remote, failed, number, unsigned};
 use shared_read::SharedRead;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Storage in etcd.
@@ -53,7 +52,6 @@ use std::time::Duration;
 pub struct EtcdStorage {
     remote: Remote,
     mirror: Arc<Mirror>,
-    followed: AtomicBool,
     /// etcd's revision, and its floor, requested by many at once.
     current: SharedRead<Revision>,
     floor: SharedRead<Revision>,
@@ -120,10 +118,10 @@ impl EtcdStorage {
             let compact = move || compactor::run(Arc::clone(&followed), reached.clone(), retention);
             own.keep("etcd compaction", compact).detach();
         }
+        follow(&own, &mirror, &remote, options.range_chunk.max(1));
         Ok(Self {
             remote,
             mirror,
-            followed: AtomicBool::new(false),
             current: SharedRead::default(),
             floor: SharedRead::default(),
             leases: Leases::default(),
@@ -132,23 +130,6 @@ impl EtcdStorage {
             writes: own.child_scope(),
             scope,
         })
-    }
-
-    /// Begins to follow etcd, now that values can be read.
-    fn follow(&self) {
-        let (mirror, remote, range_chunk) = (Arc::clone(&self.mirror), self.remote.clone(), self.range_chunk);
-        let begin = move || {
-            let follower = Follower {
-                mirror: Arc::clone(&mirror),
-                remote: remote.clone(),
-                range_chunk,
-            };
-            async move {
-                follower.run().await;
-                Ok(())
-            }
-        };
-        self.scope.runtime().supervise("etcd watch", begin).detach();
     }
 
     async fn within<T>(&self, time: Duration, wait: impl Future<Output = T>) -> Option<T> {
@@ -241,6 +222,23 @@ impl EtcdStorage {
         }
         Err(StorageError::InvalidKey(prefix.to_string()))
     }
+}
+
+/// Follows etcd as soon as values can be read.
+fn follow(runtime: &Runtime, mirror: &Arc<Mirror>, remote: &Remote, range_chunk: usize) {
+    let (mirror, remote) = (Arc::clone(mirror), remote.clone());
+    let begin = move || {
+        let follower = Follower {
+            mirror: Arc::clone(&mirror),
+            remote: remote.clone(),
+            range_chunk,
+        };
+        async move {
+            follower.run().await;
+            Ok(())
+        }
+    };
+    runtime.supervise("etcd watch", begin).detach();
 }
 
 #[async_trait]
@@ -428,11 +426,8 @@ impl Storage for EtcdStorage {
         }
     }
 
-    fn interpret_with(&self, codec: Arc<dyn RecordCodec>) {
-        self.remote.interpret_with(codec);
-        if !self.followed.swap(true, Ordering::AcqRel) {
-            self.follow();
-        }
+    fn codec(&self) -> Option<&CodecSlot> {
+        Some(&self.remote.codec)
     }
 
     fn shared(&self) -> Option<&dyn SharedValues> {

@@ -111,8 +111,8 @@ impl Reading<'_> {
         if answer.events().is_empty() && !answer.created() {
             self.next = self.next.max(revision(answer.header()).next());
         }
-        for told in answer.events() {
-            let kv = told.kv().ok_or_else(ended)?;
+        for change in answer.events() {
+            let kv = change.kv().ok_or_else(ended)?;
             let at = unsigned(kv.mod_revision());
             if at > until {
                 self.next = until.next();
@@ -128,7 +128,7 @@ impl Reading<'_> {
             if !self.slot.may_match(Some(&key)) {
                 continue;
             }
-            let event = event(self.remote, told, kv, key)?;
+            let event = event(self.remote, change, kv, key)?;
             if self.slot.wants(&event) {
                 self.events.push(Arc::new(event));
             }
@@ -169,10 +169,15 @@ fn common(interests: &[WatchFilter]) -> Common {
     Common::Prefix(shared.into())
 }
 
-fn event(remote: &Remote, told: &etcd_client::Event, kv: &KeyValue, key: Key) -> Result<Event, StorageError> {
-    let previous = told.prev_kv().map(|kv| remote.entry(kv)).transpose()?;
+fn event(
+    remote: &Remote,
+    change: &etcd_client::Event,
+    kv: &KeyValue,
+    key: Key,
+) -> Result<Event, StorageError> {
+    let previous = change.prev_kv().map(|kv| remote.entry(kv)).transpose()?;
     let revision = unsigned(kv.mod_revision());
-    let is_put = told.event_type() == EventType::Put;
+    let is_put = change.event_type() == EventType::Put;
     let creates = is_put && kv.create_revision() == kv.mod_revision();
     if previous.is_none() && !creates {
         // etcd looks for what was there when it sends, and leaves it out when that is compacted by then. Without it

@@ -1,20 +1,20 @@
 //! The connection, and what its answers mean.
 
 use crate::encryption::{ENCRYPTED, Encryption, Seal};
-use crate::{Entry, Key, Record, RecordCodec, StorageError};
+use crate::{CodecSlot, Entry, Key, Record, RecordCodec, StorageError};
 use etcd_client::{Client, GetOptions, KeyValue, KvClient, ResponseHeader};
 use machinery_meta::Revision;
 use machinery_runtime::CancellationToken;
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// A connection that ends with its storage.
 #[derive(Clone)]
 pub(super) struct Remote {
     pub(super) client: Client,
-    codec: Arc<OnceLock<Arc<dyn RecordCodec>>>,
+    pub(super) codec: Arc<CodecSlot>,
     /// The floor as it was found last; it only rises.
     floor: Arc<AtomicU64>,
     closed: CancellationToken,
@@ -45,14 +45,9 @@ impl Remote {
         }
     }
 
-    /// Sets the codec of values; the first one stays.
-    pub(super) fn interpret_with(&self, codec: Arc<dyn RecordCodec>) {
-        self.codec.get_or_init(|| codec);
-    }
-
     pub(super) fn codec(&self) -> Result<&dyn RecordCodec, StorageError> {
         let missing = || StorageError::Unavailable("the form of values is not set yet".to_owned());
-        self.codec.get().map(|codec| &**codec).ok_or_else(missing)
+        self.codec.get().ok_or_else(missing)
     }
 
     /// A stored value as an entry.

@@ -216,7 +216,7 @@ async fn encryption_key_of_shared_values_is_kept_by_a_reload_on_a_real_etcd() {
             ..EtcdOptions::default()
         };
         let storage = EtcdStorage::connect(&runtime, &options).await.unwrap();
-        storage.interpret_with(Arc::new(TextCodec));
+        storage.codec().unwrap().fill(Arc::new(TextCodec));
         (storage, own)
     };
     let first = open(&[OLD_KEY, IDENTITY]).await;
@@ -250,7 +250,7 @@ fn encryption_key_is_kept_by_a_reload_until_the_values_in_etcd_are_read() {
             .unwrap_err()
             .to_string();
         assert!(unread.contains("the values in etcd are not read yet"), "{unread}");
-        storage.interpret_with(Arc::new(TextCodec));
+        storage.codec().unwrap().fill(Arc::new(TextCodec));
         listed(&storage, &runtime).await;
         let lost = |next: &Encryption| storage.lost_by(next);
         let shared = config.reload_unless_lost(Path::new("/enc"), &encryption(&[NEW_KEY, IDENTITY]), lost);

@@ -333,7 +333,7 @@ fn etcd_unreadable_value_fails_its_own_reads_only() {
         let scribbling = EtcdStorage::connect_through(&runtime, &options, etcd.transport())
             .await
             .unwrap();
-        scribbling.interpret_with(Arc::new(Scribble));
+        scribbling.codec().unwrap().fill(Arc::new(Scribble));
         let start = put(&storage, "a", "1").await;
         put(&storage, "b", "1").await;
         let mut cursor = watch(&storage, start).await.unwrap();
@@ -393,7 +393,7 @@ fn unreadable_value_is_deleted_and_watches_of_it_end() {
         let scribbling = EtcdStorage::connect_through(&runtime, &options, etcd.transport())
             .await
             .unwrap();
-        scribbling.interpret_with(Arc::new(Scribble));
+        scribbling.codec().unwrap().fill(Arc::new(Scribble));
         put(&storage, "a", "1").await;
         put(&scribbling, "a", "?").await;
         let late = on_the_model(&etcd, &runtime).await;

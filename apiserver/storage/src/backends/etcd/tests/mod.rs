@@ -48,7 +48,7 @@ async fn on(process: &Process, runtime: &Runtime, options: EtcdOptions) -> EtcdS
         if let Ok(storage) = storage
             && storage.remote.current().await.is_ok()
         {
-            storage.interpret_with(Arc::new(TextCodec));
+            storage.codec().unwrap().fill(Arc::new(TextCodec));
             return storage;
         }
         runtime.sleep(Duration::from_millis(20)).await;
@@ -66,7 +66,7 @@ async fn through(transport: Transport, runtime: &Runtime, options: EtcdOptions) 
     };
     let storage = EtcdStorage::connect_through(runtime, &options, transport);
     let storage = storage.await.unwrap();
-    storage.interpret_with(Arc::new(TextCodec));
+    storage.codec().unwrap().fill(Arc::new(TextCodec));
     storage
 }
 
