@@ -13,7 +13,8 @@ mod wire;
 
 pub use decode::{decode_message, decode_protobuf};
 pub use encode::{encode_message, encode_protobuf};
-pub use wire::{write_bytes, write_double, write_message, write_number};
+pub use reverse_buffer::ReverseBuffer;
+pub use wire::{write_bytes, write_number};
 
 use crate::json::DecodeError;
 use wire::Reader;

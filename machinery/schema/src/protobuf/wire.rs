@@ -149,21 +149,3 @@ pub fn write_number(out: &mut Vec<u8>, number: u16, value: i64) {
     write_tag(out, number, VARINT);
     write_varint(out, value as u64);
 }
-
-/// Appends a field with a floating point number.
-pub fn write_double(out: &mut Vec<u8>, number: u16, value: f64) {
-    write_tag(out, number, FIXED64);
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-/// Appends a field whose content `write` appends; its length is put before it afterwards.
-pub fn write_message(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>)) {
-    write_tag(out, number, BYTES);
-    let start = out.len();
-    write(out);
-    let length = out.len() - start;
-    let before = out.len();
-    write_varint(out, length as u64);
-    let prefix = out.len() - before;
-    out[start..].rotate_right(prefix);
-}

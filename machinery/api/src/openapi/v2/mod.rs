@@ -75,7 +75,7 @@ pub fn render(
         Form::Protobuf => {
             let bytes: usize = sections.iter().map(|own| own.bytes.len()).sum();
             let mut out = Vec::with_capacity(bytes + 1024);
-            protobuf::document(&mut out, small);
+            protobuf::document(&mut out, &small);
             for section in &sections {
                 protobuf::section(&mut out, section.name, &section.bytes);
             }

@@ -3,7 +3,7 @@
 //! The messages are a table: where a member of the JSON form goes, and how. Members that start with `x-`
 //! are extensions, whose values travel as text.
 
-use machinery_schema::protobuf::{write_bytes, write_double, write_message, write_number};
+use machinery_schema::protobuf::{ReverseBuffer, write_bytes};
 use serde_json::{Map, Value};
 
 /// Encoding of a member.
@@ -296,8 +296,8 @@ fn clean_items(value: &mut Value, mut fits: impl FnMut(&mut Value) -> bool) -> b
 }
 
 /// Writes the document's small members.
-pub(super) fn document(out: &mut Vec<u8>, value: Value) {
-    message(out, &DOCUMENT, &value);
+pub(super) fn document(out: &mut Vec<u8>, value: &Value) {
+    append(out, |out| message(out, &DOCUMENT, value));
 }
 
 /// Writes a section whose members are written already.
@@ -318,13 +318,20 @@ pub(in crate::openapi) fn member(out: &mut Vec<u8>, section: &str, name: &str, v
         _ => &PARAMETERS,
     };
     if let Some((number, kind)) = &own.named {
-        named(out, *number, kind, name, value);
+        append(out, |out| named(out, *number, kind, name, value));
     }
 }
 
-fn message(out: &mut Vec<u8>, own: &Message, value: &Value) {
+/// Appends fields that `write` puts, the last one first.
+fn append(out: &mut Vec<u8>, write: impl FnOnce(&mut ReverseBuffer)) {
+    let mut fields = ReverseBuffer::with_capacity(1024);
+    write(&mut fields);
+    out.extend_from_slice(fields.written());
+}
+
+fn message(out: &mut ReverseBuffer, own: &Message, value: &Value) {
     let Value::Object(members) = value else { return };
-    for (name, value) in members {
+    for (name, value) in members.iter().rev() {
         if let Some((_, number, kind)) = own.members.iter().find(|(known, _, _)| known == name) {
             field(out, *number, kind, value);
         } else if let Some(number) = own.extensions.filter(|_| name.starts_with("x-")) {
@@ -335,64 +342,62 @@ fn message(out: &mut Vec<u8>, own: &Message, value: &Value) {
     }
 }
 
-fn named(out: &mut Vec<u8>, number: u16, kind: &Kind, name: &str, value: &Value) {
-    write_message(out, number, |out| {
-        write_bytes(out, 1, name.as_bytes());
+fn named(out: &mut ReverseBuffer, number: u16, kind: &Kind, name: &str, value: &Value) {
+    out.field_message(number, |out| {
         match kind {
             // Texts by name are wrapped once more.
-            Kind::Texts => write_message(out, NAMED_VALUE, |out| field(out, 1, kind, value)),
+            Kind::Texts => out.field_message(NAMED_VALUE, |out| field(out, 1, kind, value)),
             _ => field(out, NAMED_VALUE, kind, value),
         }
+        out.field_bytes(1, name.as_bytes());
     });
 }
 
-fn field(out: &mut Vec<u8>, number: u16, kind: &Kind, value: &Value) {
-    let items = || value.as_array().into_iter().flatten();
+fn field(out: &mut ReverseBuffer, number: u16, kind: &Kind, value: &Value) {
+    let items = || value.as_array().into_iter().flatten().rev();
     match kind {
-        Kind::Text => write_bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
-        Kind::Flag => write_number(out, number, value.as_bool().unwrap_or_default().into()),
-        Kind::Integer => write_number(out, number, value.as_i64().unwrap_or_default()),
-        Kind::Double => write_double(out, number, value.as_f64().unwrap_or_default()),
+        Kind::Text => out.field_bytes(number, value.as_str().unwrap_or_default().as_bytes()),
+        Kind::Flag => out.field_number(number, value.as_bool().unwrap_or_default().into()),
+        Kind::Integer => out.field_number(number, value.as_i64().unwrap_or_default()),
+        Kind::Double => out.field_double(number, value.as_f64().unwrap_or_default()),
         Kind::Texts => items().for_each(|item| field(out, number, &Kind::Text, item)),
         Kind::Any => any(out, number, value),
         Kind::Anys => items().for_each(|item| any(out, number, item)),
-        Kind::Message(own) => write_message(out, number, |out| message(out, own, value)),
+        Kind::Message(own) => out.field_message(number, |out| message(out, own, value)),
         Kind::Messages(own) => {
-            items().for_each(|item| write_message(out, number, |out| message(out, own, item)));
+            items().for_each(|item| out.field_message(number, |out| message(out, own, item)));
         }
-        Kind::Wrapped(inner, own) => write_message(out, number, |out| wrapped(out, inner, own, value)),
-        Kind::SchemaOrFlag => write_message(out, number, |out| match value {
-            Value::Bool(flag) => write_number(out, 2, (*flag).into()),
-            _ => write_message(out, 1, |out| message(out, &SCHEMA, value)),
+        Kind::Wrapped(inner, own) => out.field_message(number, |out| wrapped(out, inner, own, value)),
+        Kind::SchemaOrFlag => out.field_message(number, |out| match value {
+            Value::Bool(flag) => out.field_number(2, (*flag).into()),
+            _ => out.field_message(1, |out| message(out, &SCHEMA, value)),
         }),
-        Kind::Type => write_message(out, number, |out| field(out, 1, &Kind::Text, value)),
+        Kind::Type => out.field_message(number, |out| field(out, 1, &Kind::Text, value)),
         Kind::Parameters => items().for_each(|item| parameter(out, number, item)),
         Kind::Parameter => {
             // Without the message that chooses between a parameter and a reference.
             let (within, own) = parameter_message(value);
-            write_message(out, number, |out| wrapped(out, &within[1..], own, value));
+            out.field_message(number, |out| wrapped(out, &within[1..], own, value));
         }
     }
 }
 
-fn any(out: &mut Vec<u8>, number: u16, value: &Value) {
+fn any(out: &mut ReverseBuffer, number: u16, value: &Value) {
     // JSON is YAML, which is what readers parse here.
-    write_message(out, number, |out| {
-        write_bytes(out, 2, value.to_string().as_bytes())
-    });
+    out.field_message(number, |out| out.field_bytes(2, value.to_string().as_bytes()));
 }
 
-fn wrapped(out: &mut Vec<u8>, numbers: &[u16], own: &Message, value: &Value) {
+fn wrapped(out: &mut ReverseBuffer, numbers: &[u16], own: &Message, value: &Value) {
     match numbers.split_first() {
-        Some((number, rest)) => write_message(out, *number, |out| wrapped(out, rest, own, value)),
+        Some((number, rest)) => out.field_message(*number, |out| wrapped(out, rest, own, value)),
         None => message(out, own, value),
     }
 }
 
 /// Writes a parameter into the member of its kind.
-fn parameter(out: &mut Vec<u8>, number: u16, value: &Value) {
+fn parameter(out: &mut ReverseBuffer, number: u16, value: &Value) {
     let (within, own) = parameter_message(value);
-    write_message(out, number, |out| wrapped(out, within, own, value));
+    out.field_message(number, |out| wrapped(out, within, own, value));
 }
 
 /// The message of a parameter, within those that only choose it.
@@ -407,5 +412,77 @@ fn parameter_message(value: &Value) -> (&'static [u16], &'static Message) {
         Some("body") => (&[1, 1], &BODY_PARAMETER),
         Some("path") => (&[1, 2, 4], &PATH_PARAMETER),
         _ => (&[1, 2, 3], &QUERY_PARAMETER),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A field of bytes or a message, whose parts stand in their order.
+    fn bytes(number: u16, parts: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_bytes(&mut out, number, &parts.concat());
+        out
+    }
+
+    fn text(number: u16, text: &str) -> Vec<u8> {
+        bytes(number, &[text.as_bytes()])
+    }
+
+    #[test]
+    fn document_members_stand_in_the_order_of_the_json_form() {
+        let schema = json!({
+            "additionalProperties": {"$ref": "b"}, "description": "d", "enum": ["a", 1], "items": {"maximum": 0.5},
+            "properties": {"p": {"additionalProperties": true}, "q": {"minLength": 3}}, "required": ["p", "q"],
+            "type": "object", "x-kubernetes-list-type": "set"});
+        let mut out = b"before".to_vec();
+        member(&mut out, "definitions", "io.Own", &schema);
+        let reference = bytes(21, &[&bytes(1, &[&text(1, "b")])]);
+        let values = [bytes(20, &[&text(2, "\"a\"")]), bytes(20, &[&text(2, "1")])].concat();
+        let half = bytes(23, &[&bytes(1, &[&[7 << 3 | 1], &0.5_f64.to_le_bytes()])]);
+        let open = bytes(1, &[&text(1, "p"), &bytes(2, &[&bytes(21, &[&[2 << 3, 1]])])]);
+        let long = bytes(1, &[&text(1, "q"), &bytes(2, &[&[12 << 3, 3]])]);
+        let properties = bytes(25, &[&open, &long]);
+        let required = [text(19, "p"), text(19, "q")].concat();
+        let kind = bytes(22, &[&text(1, "object")]);
+        let extension = bytes(
+            31,
+            &[
+                &text(1, "x-kubernetes-list-type"),
+                &bytes(2, &[&text(2, "\"set\"")]),
+            ],
+        );
+        let parts = [
+            &reference,
+            &text(4, "d"),
+            &values,
+            &half,
+            &properties,
+            &required,
+            &kind,
+            &extension,
+        ];
+        let expected = bytes(
+            1,
+            &[&text(1, "io.Own"), &bytes(2, &parts.map(|own| own.as_slice()))],
+        );
+        assert_eq!(out, [b"before".to_vec(), expected].concat());
+    }
+
+    #[test]
+    fn document_parameters_are_chosen_by_their_place() {
+        let get =
+            json!({"get": {"parameters": [{"in": "path", "name": "n"}, {"$ref": "r"}], "tags": ["a", "b"]}});
+        let mut out = Vec::new();
+        member(&mut out, "paths", "/a", &get);
+        let in_path = bytes(4, &[&text(2, "path"), &text(4, "n")]);
+        let parameters = [
+            bytes(8, &[&bytes(1, &[&bytes(2, &[&in_path])])]),
+            bytes(8, &[&bytes(2, &[&text(1, "r")])]),
+        ];
+        let operation = bytes(2, &[&parameters[0], &parameters[1], &text(1, "a"), &text(1, "b")]);
+        assert_eq!(out, bytes(2, &[&text(1, "/a"), &bytes(2, &[&operation])]));
     }
 }
