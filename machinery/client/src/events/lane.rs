@@ -1,6 +1,7 @@
 //! One queue of events and the task that writes them, in their order.
 
 use super::bursts::{Bursts, Identity};
+use super::dropped::{DropReason, DroppedEvents};
 use super::{NewEvent, Reporter};
 use crate::client::{Client, Patch};
 use crate::error::ClientError;
@@ -23,6 +24,7 @@ const SEND_RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Lane {
     client: Client,
     reporter: Arc<Reporter>,
+    dropped: Arc<DroppedEvents>,
     state: Mutex<State>,
 }
 
@@ -31,7 +33,6 @@ struct State {
     queue: VecDeque<(NewEvent, Timestamp)>,
     queued_bytes: usize,
     sending: bool,
-    dropped: u64,
     remembered: BTreeMap<Identity, Sent>,
     /// The order in which events were remembered.
     order: VecDeque<Identity>,
@@ -46,10 +47,11 @@ struct Sent {
 }
 
 impl Lane {
-    pub(super) fn new(client: Client, reporter: Arc<Reporter>) -> Arc<Self> {
+    pub(super) fn new(client: Client, reporter: Arc<Reporter>, dropped: Arc<DroppedEvents>) -> Arc<Self> {
         Arc::new(Self {
             client,
             reporter,
+            dropped,
             state: Mutex::default(),
         })
     }
@@ -59,13 +61,16 @@ impl Lane {
         let start = {
             let mut state = self.state.lock();
             let bytes = state.queued_bytes + event.message.len();
-            let is_full = state.queue.len() >= MAX_QUEUED
-                || bytes > MAX_QUEUED_BYTES
-                || (self.reporter.bounds_bursts && !state.bursts.take(&event.about, runtime.monotonic()));
+            let is_full = state.queue.len() >= MAX_QUEUED || bytes > MAX_QUEUED_BYTES;
             if is_full {
-                state.dropped += 1;
-                tracing::debug!(dropped = state.dropped, reason = %event.reason, "an event was dropped");
-                return;
+                return self
+                    .dropped
+                    .count(DropReason::QueueFull, &event, &"too many events wait");
+            }
+            if self.reporter.bounds_bursts && !state.bursts.take(&event.about, runtime.monotonic()) {
+                return self
+                    .dropped
+                    .count(DropReason::Burst, &event, &"too many events of one object");
             }
             state.queued_bytes = bytes;
             state.queue.push_back((event, runtime.now()));
@@ -94,13 +99,15 @@ impl Lane {
     }
 
     async fn send(&self, event: &NewEvent, at: Timestamp) {
-        for _ in 0..SEND_ATTEMPTS {
+        for attempt in 1..=SEND_ATTEMPTS {
             match self.send_once(event, at).await {
                 Ok(()) => return,
                 // The namespace is going, or the event is not acceptable: trying again would change nothing.
                 Err(error) if (400..500).contains(&error.code()) && error.code() != 429 => {
-                    tracing::debug!(error = %error.chain(), reason = %event.reason, "an event was refused");
-                    return;
+                    return self.dropped.count(DropReason::Refused, event, &error.chain());
+                }
+                Err(error) if attempt == SEND_ATTEMPTS => {
+                    self.dropped.count(DropReason::NotWritten, event, &error.chain());
                 }
                 Err(error) => {
                     tracing::debug!(error = %error.chain(), reason = %event.reason, "an event was not written");
@@ -108,7 +115,6 @@ impl Lane {
                 }
             }
         }
-        self.state.lock().dropped += 1;
     }
 
     async fn send_once(&self, event: &NewEvent, at: Timestamp) -> Result<(), ClientError> {

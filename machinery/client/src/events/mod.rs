@@ -1,7 +1,7 @@
 //! Records what happened for users, as `Event` objects: the same event again raises a count, and no object can flood.
 //!
 //! The one recorder of all components over HTTP. Recording never waits and never fails its caller: events go out through
-//! bounded [`lane`]s by tasks that live only while there are some; what does not fit is dropped and counted. The form of an
+//! bounded [`lane`]s by tasks that live only while there are some; what does not fit is [`dropped`] and counted. The form of an
 //! event, and which ones are the same, is the [`EventForm`] of upstream's component ([`body`]); bursts about one
 //! object are bounded by [`bursts`].
 //!
@@ -9,12 +9,14 @@
 
 mod body;
 mod bursts;
+mod dropped;
 mod lane;
 #[cfg(test)]
 mod tests;
 
 use crate::client::Client;
 use crate::resource::ApiResource;
+use dropped::DroppedEvents;
 use lane::Lane;
 use machinery_meta::ObjectKey;
 use std::borrow::Cow;
@@ -223,7 +225,8 @@ impl EventRecorder {
     /// Records as this reporter.
     pub fn of(client: Client, reporter: Reporter) -> Self {
         let reporter = Arc::new(reporter);
-        let lane = |_| Lane::new(client.clone(), Arc::clone(&reporter));
+        let dropped = Arc::new(DroppedEvents::new(client.runtime(), &reporter.component));
+        let lane = |_| Lane::new(client.clone(), Arc::clone(&reporter), Arc::clone(&dropped));
         Self {
             lanes: (0..reporter.lanes).map(lane).collect(),
             reporter,

@@ -221,3 +221,36 @@ async fn recorder_that_panics_loses_one_event_and_writes_the_next() {
     assert_eq!(*messages.lock(), ["before", "after", "last"]);
     assert_eq!(runtime.components().panics(), [("event recorder", 1)]);
 }
+
+#[test]
+fn dropped_events_are_counted_by_component_and_reason() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let codes = [201, 403].into_iter().chain(std::iter::repeat(500));
+        let codes = Mutex::new(codes);
+        let server = tower::service_fn(move |_: http::Request<Body>| {
+            let code = codes.lock().next().unwrap();
+            let bytes = reason(code).map_or_else(|| "{}".into(), |reason| status(code, reason));
+            let answer = http::Response::builder().status(code);
+            async move { Ok::<_, std::convert::Infallible>(answer.body(Full::new(bytes)).unwrap()) }
+        });
+        let client = Client::in_process(server, runtime.clone());
+        let dropped = |reason: &str| {
+            let counters = runtime.metrics().counters(&dropped::DROPPED);
+            counters.of(&["c", reason]).get()
+        };
+        let recorder = EventRecorder::new(client.clone(), "c");
+        for message in ["written", "refused", "lost"] {
+            recorder.record(warning("7", message));
+        }
+        runtime.sleep(Duration::from_secs(60)).await;
+        let seen = ["burst", "queue_full", "refused", "not_written"].map(dropped);
+        assert_eq!(seen, [0, 0, 1, 1]);
+        // 22 tokens are left of the object's burst.
+        (0..30).for_each(|at| recorder.record(warning("7", &at.to_string())));
+        let unbounded = EventRecorder::of(client, Reporter::new(EventForm::Core, "c").unbounded_bursts());
+        (0..1_010).for_each(|at| unbounded.record(warning("7", &at.to_string())));
+        assert_eq!((dropped("burst"), dropped("queue_full")), (8, 10));
+    });
+}
