@@ -45,6 +45,6 @@ pub use informer::{Change, DirtyKeys, Informer, Informers, Subscription};
 pub use long_list::LongList;
 pub use namespace_turns::{Turn, TurnQueue};
 pub use object::Object;
-pub use projection::{Index, IndexName, Projection};
+pub use projection::{Index, IndexName, ProjectAfter, Projection};
 pub use resource::{ApiResource, ListWatch};
 pub use typed_changes::{TypedChange, follow};

@@ -14,6 +14,9 @@ pub trait Projection: Send + Sync + Sized + 'static {
     const KEEP_BYTES: bool = false;
     /// False where the header is all that is read: the rest of an object is not kept then, not even until the end of a list.
     const READS_OBJECT: bool = true;
+    /// Makes the projection where a former version of the object is in the store, and shares what it has in common with that;
+    /// `None` where that would save nothing.
+    const PROJECT_AFTER: Option<ProjectAfter<Self>> = None;
 
     /// Makes the projection; an error drops the event with a warning in the log.
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error>;
@@ -27,6 +30,9 @@ impl Projection for () {
         Ok(())
     }
 }
+
+/// Makes the projection of an object after a former one under its name, which may have been another object's.
+pub type ProjectAfter<P> = fn(&P, &ObjectHeader, &[u8]) -> Result<P, serde_json::Error>;
 
 /// The name of an index, given where it is declared and where it is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

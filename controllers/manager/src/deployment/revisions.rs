@@ -37,13 +37,13 @@ pub(super) fn revision(set: &ReplicaSetView) -> i64 {
 pub(super) fn find_new(deployment: &DeploymentView, sets: &[SetRef]) -> Option<SetRef> {
     let same = sets
         .iter()
-        .filter(|set| set.fingerprint == deployment.fingerprint);
+        .filter(|set| set.template.fingerprint == deployment.template.fingerprint);
     same.min_by_key(|set| (set.created, set.key().clone())).cloned()
 }
 
 /// The hash that names a set and marks its pods; collisions change it.
 pub(super) fn template_hash(deployment: &DeploymentView) -> String {
-    let mut seed = deployment.fingerprint.to_le_bytes().to_vec();
+    let mut seed = deployment.template.fingerprint.to_le_bytes().to_vec();
     if let Some(count) = deployment.status.collision_count {
         seed.extend(count.to_le_bytes());
     }

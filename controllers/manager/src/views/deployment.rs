@@ -1,13 +1,14 @@
 //! Fields of a Deployment that controllers read.
 
 use crate::views::replica_set::{is_zero, is_zero_generation};
-use crate::views::template::{PodTemplate, fingerprint};
+use crate::views::template::SharedTemplate;
 use crate::views::{Condition, Selector};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use machinery_client::{Index, Projection};
+use machinery_client::{Index, ProjectAfter, Projection};
 use machinery_meta::{ObjectHeader, TextMap};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::sync::Arc;
 
 /// The projection of a Deployment.
 #[derive(Debug, Clone)]
@@ -27,9 +28,7 @@ pub struct DeploymentView {
     /// True if the selector selects everything, which is refused.
     pub selects_everything: bool,
     /// `spec.template`.
-    pub template: PodTemplate,
-    /// See [`fingerprint`].
-    pub fingerprint: u64,
+    pub template: Arc<SharedTemplate>,
     /// `None` for `Recreate`.
     pub rolling: Option<Rolling>,
     /// `metadata.annotations`.
@@ -84,7 +83,16 @@ impl Projection for DeploymentView {
     const INDEXES: &'static [Index<Self>] = &[Index::NAMESPACE];
     const KEEP_BYTES: bool = true;
 
+    const PROJECT_AFTER: Option<ProjectAfter<Self>> =
+        Some(|former, _, json| Self::after(Some(&former.template), json));
+
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        Self::after(None, json)
+    }
+}
+
+impl DeploymentView {
+    fn after(former: Option<&Arc<SharedTemplate>>, json: &[u8]) -> Result<Self, serde_json::Error> {
         let deployment: Deployment<'_> = serde_json::from_slice(json)?;
         let spec = deployment.spec;
         let replicas = spec.replicas.unwrap_or(1);
@@ -98,8 +106,7 @@ impl Projection for DeploymentView {
             paused: spec.paused,
             selects_everything: spec.selector.is_everything(),
             selector: spec.selector,
-            fingerprint: fingerprint(spec.template)?,
-            template: serde_json::from_str(spec.template.get())?,
+            template: SharedTemplate::read(spec.template, former)?,
             rolling: spec.strategy.resolve(replicas),
             annotations: deployment.metadata.annotations,
             status: deployment.status,

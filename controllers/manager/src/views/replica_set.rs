@@ -1,14 +1,15 @@
 //! Fields that controllers read of a ReplicaSet, and of a ReplicationController, which is one with another selector.
 
-use crate::views::template::{PodTemplate, fingerprint};
+use crate::views::template::SharedTemplate;
 use crate::views::{Condition, Selector, created};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ReplicationController};
-use machinery_client::{ApiResource, Index, IndexName, Projection};
+use machinery_client::{ApiResource, Index, IndexName, ProjectAfter, Projection};
 use machinery_meta::{ObjectHeader, TextMap};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::sync::Arc;
 
 /// The projection of a ReplicaSet.
 #[derive(Debug, Clone)]
@@ -20,9 +21,7 @@ pub struct ReplicaSetView {
     /// `spec.selector`.
     pub selector: Selector,
     /// `spec.template`.
-    pub template: PodTemplate,
-    /// See [`fingerprint`].
-    pub fingerprint: u64,
+    pub template: Arc<SharedTemplate>,
     /// `metadata.annotations`.
     pub annotations: TextMap,
     /// Time of creation.
@@ -87,8 +86,11 @@ impl Projection for ReplicaSetView {
     ];
     const KEEP_BYTES: bool = true;
 
+    const PROJECT_AFTER: Option<ProjectAfter<Self>> =
+        Some(|former, header, json| Self::with_selector::<Selector>(Some(&former.template), header, json));
+
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        Self::with_selector::<Selector>(header, json)
+        Self::with_selector::<Selector>(None, header, json)
     }
 }
 
@@ -100,8 +102,12 @@ impl Projection for ReplicationControllerView {
     const INDEXES: &'static [Index<Self>] = &[Index::NAMESPACE, Index::CONTROLLER];
     const KEEP_BYTES: bool = true;
 
+    const PROJECT_AFTER: Option<ProjectAfter<Self>> = Some(|former, header, json| {
+        ReplicaSetView::with_selector::<Pairs>(Some(&former.0.template), header, json).map(Self)
+    });
+
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        ReplicaSetView::with_selector::<Pairs>(header, json).map(Self)
+        ReplicaSetView::with_selector::<Pairs>(None, header, json).map(Self)
     }
 }
 
@@ -142,7 +148,11 @@ impl SetView for ReplicationControllerView {
 }
 
 impl ReplicaSetView {
-    fn with_selector<S>(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error>
+    fn with_selector<S>(
+        former: Option<&Arc<SharedTemplate>>,
+        header: &ObjectHeader,
+        json: &[u8],
+    ) -> Result<Self, serde_json::Error>
     where
         S: DeserializeOwned + Default + Into<Selector>,
     {
@@ -151,8 +161,7 @@ impl ReplicaSetView {
             replicas: set.spec.replicas.unwrap_or(1),
             min_ready_seconds: set.spec.min_ready_seconds,
             selector: set.spec.selector.into(),
-            template: serde_json::from_str(set.spec.template.get())?,
-            fingerprint: fingerprint(set.spec.template)?,
+            template: SharedTemplate::read(set.spec.template, former)?,
             annotations: set.metadata.annotations,
             created: created(header),
             status: set.status,

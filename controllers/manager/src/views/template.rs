@@ -5,6 +5,7 @@ use machinery_meta::{ObjectHeader, TextMap};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// `spec.template` of a workload.
@@ -179,6 +180,58 @@ impl<'a> NewPod<'a> {
     }
 }
 
+/// A template with its fingerprint. Versions of an object that have the same text share it: most changes are of the status.
+#[derive(Debug)]
+pub struct SharedTemplate {
+    template: PodTemplate,
+    /// See [`fingerprint`].
+    pub fingerprint: u64,
+    /// Hash of the text of `metadata`, which would cost as much as its pairs.
+    metadata_text: Option<u64>,
+}
+
+/// The members of a template; there are no others.
+#[derive(Deserialize)]
+struct Members<'a> {
+    #[serde(default, borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    spec: &'a RawValue,
+}
+
+impl SharedTemplate {
+    /// The template with this text: that of the former version of the object, where it is the same.
+    pub fn read(text: &RawValue, former: Option<&Arc<Self>>) -> Result<Arc<Self>, serde_json::Error> {
+        let members: Members<'_> = serde_json::from_str(text.get())?;
+        if let Some(former) = former.filter(|own| own.has(&members)) {
+            return Ok(Arc::clone(former));
+        }
+        Ok(Arc::new(Self {
+            template: serde_json::from_str(text.get())?,
+            fingerprint: fingerprint(text)?,
+            metadata_text: members.metadata_text(),
+        }))
+    }
+
+    fn has(&self, members: &Members<'_>) -> bool {
+        self.metadata_text == members.metadata_text() && self.spec.get() == members.spec.get()
+    }
+}
+
+impl Members<'_> {
+    fn metadata_text(&self) -> Option<u64> {
+        self.metadata.map(|own| fnv(own.get().as_bytes()))
+    }
+}
+
+impl Deref for SharedTemplate {
+    type Target = PodTemplate;
+
+    fn deref(&self) -> &PodTemplate {
+        &self.template
+    }
+}
+
 /// The label by which a Deployment distinguishes the pods of its sets.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
@@ -204,4 +257,54 @@ pub fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::views::deployment::DeploymentView;
+    use crate::views::replica_set::{ReplicaSetView, ReplicationControllerView, SetView};
+    use machinery_client::Projection;
+    use serde_json::{Value, json};
+
+    fn object(template: &Value, ready: i32) -> Vec<u8> {
+        let selector = json!({"app": "web"});
+        let spec = json!({"selector": selector, "template": template});
+        json!({"spec": spec, "status": {"readyReplicas": ready}})
+            .to_string()
+            .into_bytes()
+    }
+
+    #[track_caller]
+    fn check<P: Projection>(template_of: fn(&P) -> &Arc<SharedTemplate>) {
+        let (header, project_after) = (ObjectHeader::default(), P::PROJECT_AFTER.unwrap());
+        let template = |metadata: Value, image: &str| {
+            let spec = json!({"containers": [{"name": "c", "image": image}]});
+            json!({"metadata": metadata, "spec": spec})
+        };
+        let labels = json!({"labels": {"app": "web"}});
+        let first = P::project(&header, &object(&template(labels.clone(), "a"), 0)).unwrap();
+        let after = |json: Value, ready| project_after(&first, &header, &object(&json, ready)).unwrap();
+        let same = after(template(labels.clone(), "a"), 1);
+        assert!(Arc::ptr_eq(template_of(&same), template_of(&first)));
+        let (image, name) = (template(labels, "b"), template(json!({"name": "n"}), "a"));
+        for changed in [image, name, json!({"spec": {"containers": []}})] {
+            let anew = P::project(&header, &object(&changed, 1)).unwrap();
+            let now = after(changed.clone(), 1);
+            assert_eq!(template_of(&now).fingerprint, template_of(&anew).fingerprint);
+            assert_ne!(
+                template_of(&now).fingerprint,
+                template_of(&first).fingerprint,
+                "{changed}"
+            );
+            assert_eq!(template_of(&now).spec.get(), template_of(&anew).spec.get());
+        }
+    }
+
+    #[test]
+    fn template_is_shared_by_versions_with_the_same_text() {
+        check::<DeploymentView>(|own| &own.template);
+        check::<ReplicaSetView>(|own| &own.template);
+        check::<ReplicationControllerView>(|own| &own.view().template);
+    }
 }

@@ -1,7 +1,7 @@
 //! The informers of one identity, each started once.
 
-use super::Informer;
 use super::shared::Shared;
+use super::{Informer, Subscription};
 use crate::client::Client;
 use crate::header_store::HeaderStore;
 use crate::projection::Projection;
@@ -20,6 +20,12 @@ struct Known {
     as_headers: Box<dyn Fn() -> Option<Arc<dyn HeaderStore>> + Send + Sync>,
 }
 
+impl Known {
+    fn runs(&self) -> bool {
+        self.shared.strong_count() > 0
+    }
+}
+
 /// The informers of one identity.
 #[derive(Clone)]
 pub struct Informers {
@@ -29,6 +35,7 @@ pub struct Informers {
 struct Inner {
     client: Client,
     runtime: Runtime,
+    /// Sources of informers that run.
     known: Mutex<BTreeMap<ListWatch, Vec<Known>>>,
 }
 
@@ -67,13 +74,14 @@ impl Informers {
     pub fn informer<P: Projection>(&self, source: ListWatch) -> Informer<P> {
         let mut known = self.inner.known.lock();
         let list = known.entry(source.clone()).or_default();
-        list.retain(|known| known.shared.strong_count() > 0);
+        list.retain(Known::runs);
         let found = list.iter().find(|known| known.projection == TypeId::of::<P>());
         let shared = found.and_then(|known| known.shared.upgrade()?.downcast::<Shared<P>>().ok());
         if let Some(shared) = shared {
             return Informer { shared };
         }
-        let informer = Informer::<P>::start(source, &self.inner.client, &self.inner.runtime);
+        let informer = Informer::<P>::start(source.clone(), &self.inner.client, &self.inner.runtime);
+        *informer.shared.registration.lock() = Some(self.registration(source));
         let weak = Arc::downgrade(&informer.shared);
         let any: Weak<dyn Any + Send + Sync> = weak.clone();
         let as_headers = Box::new(move || {
@@ -86,6 +94,24 @@ impl Informers {
             as_headers,
         });
         informer
+    }
+
+    /// Takes the informers of a source that have ended off the list when it is dropped.
+    fn registration(&self, source: ListWatch) -> Subscription {
+        let informers = Arc::downgrade(&self.inner);
+        Subscription::new(move || {
+            let Some(inner) = informers.upgrade() else {
+                return;
+            };
+            let mut known = inner.known.lock();
+            // Another informer of the source may run, or have begun meanwhile.
+            if let Some(list) = known.get_mut(&source) {
+                list.retain(Known::runs);
+                if list.is_empty() {
+                    known.remove(&source);
+                }
+            }
+        })
     }
 
     /// The informer of every object of a `k8s-openapi` type.
@@ -122,5 +148,45 @@ impl Informers {
         for store in stores {
             store.synced().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::StreamBody;
+    use k8s_openapi::api::core::v1::Secret;
+    use kube::client::Body;
+    use machinery_runtime::Simulation;
+
+    type Frame = Result<http_body::Frame<bytes::Bytes>, std::io::Error>;
+
+    /// A reader that requests a source for each name, as the kubelet does, leaves nothing behind.
+    #[test]
+    fn informers_forget_a_source_with_its_last_informer() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let server = tower::service_fn(|_: http::Request<Body>| async {
+                let silent = StreamBody::new(futures::stream::pending::<Frame>());
+                Ok::<_, std::convert::Infallible>(http::Response::new(silent))
+            });
+            let informers = Informers::new(Client::in_process(server, runtime.clone()), runtime);
+            let sources = |informers: &Informers| informers.inner.known.lock().len();
+            let named = |name: &str| {
+                let selector = format!("metadata.name={name}");
+                ListWatch::of::<Secret>().fields(&selector)
+            };
+            let first = informers.informer::<()>(named("a"));
+            let again = informers.informer::<()>(named("a"));
+            let second = informers.informer::<()>(named("b"));
+            drop(first);
+            assert_eq!(sources(&informers), 2, "one of the handles is there");
+            drop(again);
+            assert_eq!(sources(&informers), 1);
+            // The other informers may be gone first.
+            drop(informers);
+            drop(second);
+        });
     }
 }

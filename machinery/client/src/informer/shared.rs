@@ -1,6 +1,6 @@
 //! The store that the readers of one source share, and what a change of it does: to the store first, then to the handlers.
 
-use super::Change;
+use super::{Change, Subscription};
 use crate::header_store::Origin;
 use crate::object::{Object, RawObject, Slices};
 use crate::projection::Projection;
@@ -8,7 +8,7 @@ use crate::reflector::Sink;
 use crate::resource::ListWatch;
 use crate::store::Store;
 use futures::FutureExt;
-use machinery_meta::{ObjectKey, Revision};
+use machinery_meta::{ObjectHeader, ObjectKey, Revision};
 use machinery_runtime::{Runtime, Scope, Watched};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
@@ -33,6 +33,8 @@ pub(super) struct Shared<P: Projection> {
     pub(super) origin: Arc<Origin>,
     /// The reflector's scope; the reflector holds this struct weakly and ends with it.
     pub(super) reflector: Mutex<Option<Scope>>,
+    /// Its place among the informers that run; given up when this struct is dropped.
+    pub(super) registration: Mutex<Option<Subscription>>,
 }
 
 pub(super) struct Handlers<P> {
@@ -60,6 +62,7 @@ impl<P: Projection> Shared<P> {
             listed: AtomicBool::new(false),
             origin: Arc::default(),
             reflector: Mutex::new(None),
+            registration: Mutex::new(None),
         }
     }
 
@@ -74,7 +77,8 @@ impl<P: Projection> Shared<P> {
         if is_partial {
             return None;
         }
-        let projected = self.catch("projection", &header.key, || P::project(&header, &bytes.joined()))?;
+        let project = || self.project(&header, &bytes.joined());
+        let projected = self.catch("projection", &header.key, project)?;
         let projection = match projected {
             Ok(projection) => projection,
             Err(error) => {
@@ -94,6 +98,17 @@ impl<P: Projection> Shared<P> {
             bytes: kept,
             _room: room,
         }))
+    }
+
+    fn project(&self, header: &ObjectHeader, json: &[u8]) -> Result<P, serde_json::Error> {
+        let Some(project_after) = P::PROJECT_AFTER else {
+            return P::project(header, json);
+        };
+        let former = self.store.read().get(&header.key).cloned();
+        match former {
+            Some(former) => project_after(&former, header, json),
+            None => P::project(header, json),
+        }
     }
 
     fn apply(&self, handlers: &Handlers<P>, change: Change<P>) {
@@ -230,7 +245,6 @@ mod tests {
     use super::*;
     use crate::object::parse_header;
     use k8s_openapi::api::core::v1::Pod;
-    use machinery_meta::ObjectHeader;
     use machinery_runtime::Simulation;
 
     /// A reader that cannot bear one object.
@@ -255,6 +269,39 @@ mod tests {
             room: None,
             is_partial: false,
         }
+    }
+
+    /// Number of versions since the object was not there.
+    struct Versions(u32);
+
+    impl Projection for Versions {
+        const PROJECT_AFTER: Option<crate::ProjectAfter<Self>> = Some(|former, _, _| Ok(Self(former.0 + 1)));
+
+        fn project(_: &ObjectHeader, _: &[u8]) -> Result<Self, serde_json::Error> {
+            Ok(Self(1))
+        }
+    }
+
+    #[test]
+    fn informer_projects_after_the_version_in_its_store() {
+        let simulation = Simulation::new(1);
+        let shared = Shared::<Versions>::new(ListWatch::of::<Pod>(), simulation.runtime(), false);
+        let versions = |name: &str| {
+            let store = shared.store.read();
+            store.get(&ObjectKey::new("n", name)).map(|own| own.projection.0)
+        };
+        let version = |revision: u64| RawObject {
+            revision: Revision(revision),
+            ..raw("a")
+        };
+        shared.replace(vec![version(1), raw("b")]);
+        shared.upsert(version(2));
+        assert_eq!((versions("a"), versions("b")), (Some(2), Some(1)));
+        shared.replace(vec![version(3)]);
+        assert_eq!((versions("a"), versions("b")), (Some(3), None));
+        shared.delete(version(4));
+        shared.upsert(version(5));
+        assert_eq!(versions("a"), Some(1));
     }
 
     #[test]
