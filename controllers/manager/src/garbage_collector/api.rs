@@ -98,6 +98,8 @@ struct State {
     reads: Vec<String>,
     writes: Vec<String>,
     events: Vec<String>,
+    /// Methods of reads and writes, in their order.
+    methods: Vec<String>,
 }
 
 impl Objects {
@@ -134,6 +136,11 @@ impl Objects {
         self.0.lock().unwrap().writes.clone()
     }
 
+    /// Methods of reads and writes of objects, in their order.
+    pub(super) fn methods(&self) -> Vec<String> {
+        self.0.lock().unwrap().methods.clone()
+    }
+
     pub(super) fn events(&self) -> Vec<String> {
         self.0.lock().unwrap().events.clone()
     }
@@ -160,6 +167,7 @@ impl Answers for Objects {
 
 impl State {
     fn answer(&mut self, method: &Method, path: String, body: &Value) -> Answer {
+        self.methods.push(method.to_string());
         match *method {
             Method::GET => {
                 let found = self.objects.get(&path).cloned();

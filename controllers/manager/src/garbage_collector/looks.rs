@@ -164,6 +164,36 @@ fn references_go_from_objects_that_others_write_meanwhile() {
     });
 }
 
+/// Upstream has a goroutine for each dependent, none of which waits for another or fails it.
+#[test]
+fn orphan_dependents_are_set_free_at_once_whichever_fails() {
+    Bench::run(|mut bench| async move {
+        bench.add(OWNER, &OWNER.deleting("orphan", &[]));
+        bench.add(OTHER, &OTHER.object(&[]));
+        let dependents = ["a", "b", "c"].map(pod);
+        for dependent in dependents {
+            bench.add(dependent, &dependent.object(&[reference(OWNER, false)]));
+        }
+        let others = json!({"resourceVersion": "50", "ownerReferences": [reference(OWNER, false), reference(OTHER, false)]});
+        bench.api.write_before_writes([others]);
+        bench.work().await;
+        assert_eq!(
+            bench.api.methods()[..6],
+            ["GET", "GET", "GET", "PATCH", "PATCH", "PATCH"]
+        );
+        let freed = |writes: &[String]| writes.iter().filter(|own| own.ends_with(" 200")).count();
+        assert_eq!(
+            (freed(&bench.api.writes()), bench.left.len()),
+            (2, 1),
+            "{:?}",
+            bench.api.writes()
+        );
+        bench.work().await;
+        // The third one and the owner's finalizer.
+        assert_eq!((freed(&bench.api.writes()), bench.left.len()), (4, 0));
+    });
+}
+
 /// Upstream reports the first of an object's references; roles and the like have names that no event may have.
 #[test]
 fn references_into_another_namespace_are_reported_once_for_objects_of_any_name() {

@@ -283,7 +283,8 @@ impl Collector {
         Ok(Outcome::Done)
     }
 
-    /// Sets the dependents free, then lets the object go.
+    /// Sets the dependents free, those of a turn at once, then lets the object go. Upstream has a goroutine for each
+    /// dependent; here a turn bounds them.
     async fn orphan(&self, uid: &Uid) -> Result<Outcome, ReconcileError> {
         let begun = self.begun.take(uid);
         let Some(node) = self.graph.get(uid) else {
@@ -295,14 +296,13 @@ impl Collector {
         };
         let dependents = self.graph.dependents_after(uid, last.as_ref(), LOOKUPS_PER_TURN);
         let is_done = dependents.len() < LOOKUPS_PER_TURN;
-        let mut failed = None;
-        for dependent in dependents {
-            if let Err(error) = self.set_free(&node, &dependent).await {
-                failed = Some(error);
-                break;
-            }
-            last = Some(dependent.header.uid.clone());
+        let freed = dependents.iter().map(|own| self.set_free(&node, own));
+        let freed = futures::future::join_all(freed).await;
+        let before_failure = freed.iter().take_while(|own| own.is_ok()).count();
+        if let Some(freed) = dependents[..before_failure].last() {
+            last = Some(freed.header.uid.clone());
         }
+        let failed = freed.into_iter().find_map(Result::err);
         if failed.is_some() || !is_done {
             if let Some(last) = last {
                 self.begun.put(uid, Progress::Orphaned(last));
