@@ -232,6 +232,15 @@ impl Connection {
         Ok(body)
     }
 
+    /// A server-side apply of an object in JSON.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub async fn apply(&mut self, path: &str, body: String) -> Result<Bytes> {
+        let content = [(header::CONTENT_TYPE, "application/apply-patch+yaml")];
+        self.call(Method::PATCH, path, &content, body.into()).await
+    }
+
     /// A JSON write.
     ///
     /// # Errors

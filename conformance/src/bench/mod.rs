@@ -6,6 +6,7 @@
 //! what is measured. [`node`] measures a server with its node, and beside it what the container runtime takes without
 //! us ([`runtime`]). The client's own CPU is never counted.
 
+mod applies;
 pub mod connection;
 pub mod load;
 pub mod node;

@@ -40,6 +40,8 @@ pub struct Sizes {
     pub single_creates: usize,
     pub gets: usize,
     pub patches: usize,
+    /// Applies of each kind, changed and unchanged.
+    pub applies: usize,
     pub watchers: usize,
     pub changes: usize,
     pub nodes: usize,
@@ -52,8 +54,8 @@ pub struct Sizes {
 }
 
 /// Parts of an API server's run.
-pub const PARTS: [&str; 7] = [
-    "idle", "creates", "reads", "lists", "watches", "restart", "delete",
+pub const PARTS: [&str; 8] = [
+    "idle", "creates", "reads", "applies", "lists", "watches", "restart", "delete",
 ];
 
 impl Sizes {
@@ -69,6 +71,7 @@ impl Default for Sizes {
             single_creates: 500,
             gets: 20_000,
             patches: 4_000,
+            applies: 2_000,
             watchers: 1_000,
             changes: 200,
             nodes: 1_000,
@@ -161,6 +164,9 @@ impl Bench {
         if self.sizes.has("reads") {
             self.reads().await?;
         }
+        if self.sizes.has("applies") {
+            self.applies().await?;
+        }
         if self.sizes.has("lists") {
             self.lists().await?;
         }
@@ -196,7 +202,7 @@ impl Bench {
         self.figures.push(Figure::told(work, figure));
     }
 
-    fn add_cost(&mut self, work: &str, cost: &Cost) {
+    pub(super) fn add_cost(&mut self, work: &str, cost: &Cost) {
         let text = format!(
             "{:.0} µs CPU, {:.0}/s, p50 {:.2} ms, p99 {:.2} ms",
             cost.cpu_micros(),
