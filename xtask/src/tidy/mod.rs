@@ -1,11 +1,12 @@
 //! `cargo xtask tidy`: rules that no compiler checks. The arrows between crates and their figure ([`arrows`]), the numbers of
 //! the pages ([`pages`]), their links ([`links`]) and what the README says of features ([`status`]), forgotten steps ([`forgotten`]), circles of imports inside a crate ([`circles`]), its layers ([`layers`]),
-//! counts that may not grow ([`counts`]), words in texts for users ([`words`]), the licences and the reasons of dependencies,
+//! counts that may not grow ([`counts`]), words in texts for users ([`words`]), dependencies without use ([`dependencies`]), the licences and the reasons of others,
 //! the length of files, and paths of one machine in the tree.
 
 mod arrows;
 mod circles;
 mod counts;
+mod dependencies;
 mod forgotten;
 mod layers;
 mod links;
@@ -39,6 +40,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     problems.extend(arrows::figure(config, &metadata, arguments.write)?);
     problems.extend(licences(&metadata));
     problems.extend(reasons(config, &metadata)?);
+    problems.extend(dependencies::unused(&metadata, &texts));
     problems.extend(pages::decisions(&texts));
     problems.extend(links::links(&texts, |path| {
         config.root.join(path).try_exists().unwrap_or(false)
@@ -62,6 +64,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     problems.extend(words::docs(&texts));
     problems.extend(words::actors(&texts));
     problems.extend(words::comments(&texts));
+    problems.extend(words::names(&texts));
     for problem in &problems {
         println!("{problem}");
     }
@@ -95,6 +98,7 @@ fn counted(
 struct Metadata {
     packages: Vec<Package>,
     workspace_members: Vec<String>,
+    workspace_root: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -103,13 +107,25 @@ struct Package {
     name: String,
     license: Option<String>,
     license_file: Option<String>,
+    manifest_path: String,
     dependencies: Vec<Dependency>,
+    targets: Vec<Target>,
+    /// `package.metadata` of its manifest.
+    #[serde(default)]
+    metadata: serde_json::Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Dependency {
     name: String,
     kind: Option<String>,
+    rename: Option<String>,
     path: Option<String>,
 }
 

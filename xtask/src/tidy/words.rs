@@ -2,6 +2,7 @@
 //! replaces is not to come back there, and neither help nor a doc of an item begins with a clause for a subject. Docs of
 //! items name their actors.
 
+use super::circles::plain;
 use std::collections::BTreeMap;
 
 /// Words of the dialect, in lower case. A name in braces is a field of the message and not read.
@@ -41,6 +42,19 @@ const DIALECT: [&str; 31] = [
 
 /// Words of the dialect that comments do not have either.
 const SPOKEN: [&str; 4] = ["tell", "telling", "tells", "told"];
+
+/// Words of the dialect in names, which the glossary replaces.
+const SPOKEN_NAMES: [&str; 9] = [
+    "heard",
+    "hears",
+    "stranger",
+    "strangers",
+    "tell",
+    "teller",
+    "telling",
+    "tells",
+    "told",
+];
 
 /// Words without an actor, which docs of items do not have.
 const NAMELESS: [&str; 10] = [
@@ -176,6 +190,46 @@ pub(super) fn comments(texts: &BTreeMap<String, String>) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Lines of code with a name that has a word of [`SPOKEN_NAMES`].
+pub(super) fn names(texts: &BTreeMap<String, String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (path, text) in texts.iter().filter(|(path, _)| is_product(path)) {
+        for (number, line) in plain(text).lines().enumerate() {
+            if let Some(name) = spoken_name(line) {
+                found.push(format!(
+                    "{path}:{}: the name {name:?} has a word of the dialect (docs/glossary.md)",
+                    number + 1
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// The first name outside of literals that has such a word.
+fn spoken_name(code: &str) -> Option<&str> {
+    let outside = code.split('"').step_by(2);
+    let mut names =
+        outside.flat_map(|part| part.split(|letter: char| !letter.is_alphanumeric() && letter != '_'));
+    names.find(|name| {
+        let (constant, camel) = (name.to_lowercase(), snake(name));
+        let mut words = constant.split('_').chain(camel.split('_'));
+        words.any(|word| SPOKEN_NAMES.contains(&word))
+    })
+}
+
+/// A name in Rust's case of types, in that of variables.
+fn snake(name: &str) -> String {
+    let mut out = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() {
+            out.push('_');
+        }
+        out.extend(letter.to_lowercase());
+    }
+    out
 }
 
 /// The comment at the end of a line, if it has one.
@@ -324,6 +378,32 @@ mod tests {
         for (problem, word) in found.iter().zip(expected) {
             assert!(problem.contains(&format!("users read {word:?}")), "{problem}");
         }
+    }
+
+    #[test]
+    fn names_of_the_dialect_are_found() {
+        let check = |path: &str, code: &str, expected: &[&str]| {
+            let found = names(&BTreeMap::from([(path.to_owned(), code.to_owned())]));
+            assert_eq!(found.len(), expected.len(), "{code}: {found:?}");
+            for (problem, name) in found.iter().zip(expected) {
+                assert!(problem.contains(&format!("{name:?}")), "{problem}");
+            }
+        };
+        let file = "a/src/b.rs";
+        for (code, expected) in [
+            ("let told = 1;", Some("told")),
+            ("    fn is_told_apart() {}", Some("is_told_apart")),
+            ("const MAX_HEARD_BYTES: usize = 1;", Some("MAX_HEARD_BYTES")),
+            ("struct IdleStranger;", Some("IdleStranger")),
+            ("#[cfg(test)]\nmod tests;\nlet told = 1;", Some("told")),
+            ("// told `told`", None),
+            ("print(\"told {told}\");", None),
+            ("let stolen = foretold;", None),
+        ] {
+            check(file, code, &expected.into_iter().collect::<Vec<_>>());
+        }
+        check("a/tests/b.rs", "let told = 1;", &[]);
+        check(file, "#[cfg(test)]\nmod tests {\n    let told = 1;\n}", &[]);
     }
 
     #[test]
