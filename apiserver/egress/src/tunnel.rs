@@ -57,7 +57,7 @@ async fn join(runtime: &Runtime, client: impl AsyncRead + AsyncWrite, upstream: 
     };
     let inward = copy(&mut from_upstream, &mut to_client);
     tokio::pin!(outward, inward);
-    let heard = tokio::select! {
+    let inward_end = tokio::select! {
         ended = &mut inward => ended,
         ended = &mut outward => {
             if ended == Ended::Said {
@@ -66,7 +66,7 @@ async fn join(runtime: &Runtime, client: impl AsyncRead + AsyncWrite, upstream: 
             return;
         }
     };
-    if heard != Ended::Refused && runtime.timeout(PARTING_TIMEOUT, outward).await.is_err() {
+    if inward_end != Ended::Refused && runtime.timeout(PARTING_TIMEOUT, outward).await.is_err() {
         tracing::debug!("tunnel closed: the client kept its half open");
     }
 }
@@ -102,13 +102,13 @@ mod tests {
         upstream.write_all(b"the last words").await.expect("room");
         drop(upstream);
         let hears = async {
-            let mut heard = String::new();
-            client.read_to_string(&mut heard).await.expect("an end");
+            let mut received = String::new();
+            client.read_to_string(&mut received).await.expect("an end");
             drop(client);
-            heard
+            received
         };
-        let ((), heard) = tokio::join!(join(&runtime, near, far), hears);
-        assert_eq!(heard, "the last words");
+        let ((), received) = tokio::join!(join(&runtime, near, far), hears);
+        assert_eq!(received, "the last words");
     }
 
     #[tokio::test]
@@ -126,11 +126,11 @@ mod tests {
             asked
         };
         let hears = async {
-            let mut heard = String::new();
-            client.read_to_string(&mut heard).await.expect("an end");
-            heard
+            let mut received = String::new();
+            client.read_to_string(&mut received).await.expect("an end");
+            received
         };
-        let ((), asked, heard) = tokio::join!(join(&runtime, near, far), answers, hears);
-        assert_eq!((asked.as_str(), heard.as_str()), ("a question", "an answer"));
+        let ((), asked, received) = tokio::join!(join(&runtime, near, far), answers, hears);
+        assert_eq!((asked.as_str(), received.as_str()), ("a question", "an answer"));
     }
 }

@@ -232,7 +232,7 @@ impl Body {
 pub enum ReadBodyError {
     #[error("body is larger than {0} bytes")]
     TooLarge(usize),
-    #[error("there is no memory for the body now")]
+    #[error("too many bytes of request bodies are in memory")]
     NotAdmitted,
     #[error("reading body: {0}")]
     Broken(String),

@@ -375,40 +375,41 @@ fn internal(message: &str) -> Status {
 }
 
 /// Bound of the words on one object's problems in an answer; of more the answer says how many they are.
-const MAX_TOLD_BYTES: usize = 1 << 20;
+const MAX_SHOWN_BYTES: usize = 1 << 20;
 /// Bytes of a cause beside its texts, about.
 const CAUSE_BYTES: usize = 64;
 
 /// The first problems, which have room; the first of all has.
-fn told(errors: &[FieldError]) -> &[FieldError] {
+fn shown(errors: &[FieldError]) -> &[FieldError] {
     let mut bytes = 0;
     let room = errors.iter().position(|error| {
         bytes += CAUSE_BYTES + error.path.as_str().len() + error.detail.len();
         bytes += error.value.as_ref().map_or(0, String::len);
-        bytes > MAX_TOLD_BYTES
+        bytes > MAX_SHOWN_BYTES
     });
     &errors[..room.map_or(errors.len(), |at| at.max(1))]
 }
 
 fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
-    let mut told = Cow::Borrowed(told(errors));
-    if told.len() < errors.len() {
+    let mut shown = Cow::Borrowed(shown(errors));
+    if shown.len() < errors.len() {
         let detail = format!(
             "too many problems, {} more are not listed",
-            errors.len() - told.len()
+            errors.len() - shown.len()
         );
-        told.to_mut()
+        shown
+            .to_mut()
             .push(FieldError::forbidden(&FieldPath::root(), detail));
     }
     let mut known = HashSet::new();
-    let mut sentences: Vec<String> = told.iter().map(ToString::to_string).collect();
+    let mut sentences: Vec<String> = shown.iter().map(ToString::to_string).collect();
     sentences.retain(|sentence| known.insert(sentence.clone()));
     let all = match sentences.as_slice() {
         [] => String::new(),
         [one] => format!(": {one}"),
         more => format!(": [{}]", more.join(", ")),
     };
-    let causes = told.iter().map(|error| StatusCause {
+    let causes = shown.iter().map(|error| StatusCause {
         reason: error.kind.reason().to_owned(),
         message: error.message(),
         field: error.path.to_string(),
@@ -522,7 +523,7 @@ mod tests {
         assert!(some.len() < 4 << 20, "{} bytes", some.len());
         let last = r#" more are not listed","field":"<nil>"}]},"code":422}"#;
         assert!(some.ends_with(last), "{}", &some[some.len() - 200..]);
-        let large = refused(2, &"v".repeat(MAX_TOLD_BYTES)).to_json();
+        let large = refused(2, &"v".repeat(MAX_SHOWN_BYTES)).to_json();
         assert!(
             large.contains("a[0]") && large.contains("1 more are not listed"),
             "the first problem is listed whatever its length"

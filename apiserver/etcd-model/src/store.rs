@@ -142,15 +142,15 @@ impl Store {
         let found = self.within(&request.key, &request.range_end, at);
         let count = found.len();
         let limit = usize::try_from(request.limit).ok().filter(|limit| *limit > 0);
-        let told = if request.count_only {
+        let returned = if request.count_only {
             0
         } else {
             limit.unwrap_or(count)
         };
         Ok(RangeResponse {
             header: header(now),
-            kvs: found.into_iter().take(told).cloned().collect(),
-            more: !request.count_only && count > told,
+            kvs: found.into_iter().take(returned).cloned().collect(),
+            more: !request.count_only && count > returned,
             count: i64::try_from(count).unwrap_or(i64::MAX),
         })
     }

@@ -103,7 +103,7 @@ impl Stream {
             requests,
             out,
         } = self;
-        let told = deliver(members, *member, asked, revision, messages, out);
+        let delivery = deliver(members, *member, asked, revision, messages, out);
         tokio::select! {
             biased;
             end = cut_off(members, *member, *needs_leader) => end,
@@ -111,7 +111,7 @@ impl Stream {
             end = listen(members, *member, id, requests) => end,
             () = cut.until(|cut| cut) => End::Said(refusals::lost()),
             () = members.until_restored() => End::Said(refusals::lost()),
-            end = told => end,
+            end = delivery => end,
         }
     }
 }

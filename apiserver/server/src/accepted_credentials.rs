@@ -112,7 +112,7 @@ impl AcceptedCredentials {
         let digest = self.digest(headers, peer);
         let runtime = exchange.context.runtime.clone();
         if !digest.parts().any(|part| self.digests.lock().knows(part)) {
-            attempt.charged = Some(connection.take_stranger(runtime.monotonic())?);
+            attempt.charged = Some(connection.take_anonymous(runtime.monotonic())?);
         }
         attempt.of = Some(CredentialKey {
             digest,

@@ -28,8 +28,8 @@ impl AnonymousRate {
         if paid.len() >= MAX_ADDRESSES && !paid.contains_key(&address) {
             paid.retain(|_, until| *until > now);
         }
-        let is_told_apart = paid.len() < MAX_ADDRESSES || paid.contains_key(&address);
-        let key = match is_told_apart {
+        let has_own_count = paid.len() < MAX_ADDRESSES || paid.contains_key(&address);
+        let key = match has_own_count {
             true => address,
             false => Ipv4Addr::UNSPECIFIED.into(),
         };

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Requests of a connection that was sent GOAWAY are served this long: they may have been on the way.
 const LEAVING_GRACE: Duration = Duration::from_secs(5);
 /// This part of the places is for unauthenticated connections: while they have less, a busy one is not closed for another.
-const STRANGERS_PART: usize = 8;
+const ANONYMOUS_PART: usize = 8;
 /// Sockets that may be closing, as a part of the places.
 const CLOSING_PART: usize = 4;
 
@@ -44,7 +44,7 @@ pub(crate) struct Timeouts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     /// No user's yet, or anonymous ones.
-    Stranger,
+    Anonymous,
     Authenticated,
     /// Administrators, nodes, controllers.
     Privileged,
@@ -54,7 +54,7 @@ enum Class {
 #[derive(Debug)]
 pub(crate) struct Connection {
     address: IpAddr,
-    strangers: Arc<AnonymousRate>,
+    anonymous_rate: Arc<AnonymousRate>,
     activity: Mutex<Activity>,
     /// Cancelled when the connection gives way to another.
     pub(crate) closing: CancellationToken,
@@ -78,12 +78,12 @@ struct Activity {
 }
 
 impl Connection {
-    fn new(address: IpAddr, now: Duration, strangers: Arc<AnonymousRate>) -> Self {
+    fn new(address: IpAddr, now: Duration, anonymous_rate: Arc<AnonymousRate>) -> Self {
         Self {
             address,
-            strangers,
+            anonymous_rate,
             activity: Mutex::new(Activity {
-                class: Class::Stranger,
+                class: Class::Anonymous,
                 in_flight: 0,
                 sending: 0,
                 since: now,
@@ -98,17 +98,17 @@ impl Connection {
 
     /// Reports whether one more request without a known user is taken.
     pub(crate) fn admits_anonymous(&self, now: Duration) -> bool {
-        self.take_stranger(now).is_some()
+        self.take_anonymous(now).is_some()
     }
 
     /// The same, with the entry that it is charged to, for [`Connection::release_anonymous`].
-    pub(crate) fn take_stranger(&self, now: Duration) -> Option<Charged> {
-        self.strangers.take(self.address, now)
+    pub(crate) fn take_anonymous(&self, now: Duration) -> Option<Charged> {
+        self.anonymous_rate.take(self.address, now)
     }
 
     /// Gives back a taken one whose user turned out to be known.
     pub(crate) fn release_anonymous(&self, charged: &Charged) {
-        self.strangers.give_back(charged);
+        self.anonymous_rate.give_back(charged);
     }
 
     /// Bytes have arrived.
@@ -168,7 +168,7 @@ impl Connection {
         } else if user.in_group(UserInfo::AUTHENTICATED) {
             Class::Authenticated
         } else {
-            Class::Stranger
+            Class::Anonymous
         };
         let mut activity = self.activity.lock();
         activity.class = activity.class.max(class);
@@ -197,7 +197,7 @@ pub(crate) struct Connections {
     /// Of connections that are open or still close.
     sockets: Arc<Semaphore>,
     open: Mutex<Open>,
-    strangers: Arc<AnonymousRate>,
+    anonymous_rate: Arc<AnonymousRate>,
 }
 
 #[derive(Debug, Default)]
@@ -213,7 +213,7 @@ impl Connections {
             sockets: Arc::new(Semaphore::new(limits.all + limits.all.div_ceil(CLOSING_PART))),
             limits,
             open: Mutex::default(),
-            strangers: Arc::default(),
+            anonymous_rate: Arc::default(),
         })
     }
 
@@ -240,7 +240,7 @@ impl Connections {
         open.last += 1;
         let (id, connection) = (
             open.last,
-            Connection::new(address, now, Arc::clone(&self.strangers)),
+            Connection::new(address, now, Arc::clone(&self.anonymous_rate)),
         );
         let connection = Arc::new(connection);
         open.connections.insert(id, Arc::clone(&connection));
@@ -276,12 +276,12 @@ enum Choice {
 /// Order in which connections give way; the first first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    IdleStranger,
+    IdleAnonymous,
     IdleAuthenticated,
-    BusyStranger,
+    BusyAnonymous,
     BusyAuthenticated,
     /// A busy one, where unauthenticated ones have no more than their part.
-    ReservedStranger,
+    ReservedAnonymous,
     IdlePrivileged,
 }
 
@@ -299,16 +299,16 @@ fn choose(open: &HashMap<u64, Arc<Connection>>, limits: Limits, address: IpAddr)
         return Choice::Room;
     }
     let candidates: Vec<_> = views().filter(|view| !crowded || is_bounded(view)).collect();
-    let strangers = candidates
+    let anonymous = candidates
         .iter()
-        .filter(|(.., activity)| activity.class == Class::Stranger)
+        .filter(|(.., activity)| activity.class == Class::Anonymous)
         .count();
-    let has_too_many = strangers > candidates.len() / STRANGERS_PART;
+    let has_too_many = anonymous > candidates.len() / ANONYMOUS_PART;
     let ranked = candidates.iter().filter_map(|(id, _, activity)| {
         let rank = match (activity.class, activity.is_idle()) {
-            (Class::Stranger, true) => Rank::IdleStranger,
-            (Class::Stranger, false) if has_too_many => Rank::BusyStranger,
-            (Class::Stranger, false) => Rank::ReservedStranger,
+            (Class::Anonymous, true) => Rank::IdleAnonymous,
+            (Class::Anonymous, false) if has_too_many => Rank::BusyAnonymous,
+            (Class::Anonymous, false) => Rank::ReservedAnonymous,
             (Class::Authenticated, true) => Rank::IdleAuthenticated,
             (Class::Authenticated, false) => Rank::BusyAuthenticated,
             (Class::Privileged, true) => Rank::IdlePrivileged,

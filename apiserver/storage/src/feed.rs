@@ -350,15 +350,15 @@ impl Target {
 }
 
 impl Dispatch {
-    fn each(&self, event: &Event, mut tell: impl FnMut(&Slot)) {
+    fn each(&self, event: &Event, mut notify: impl FnMut(&Slot)) {
         let key = event.key.as_str();
         let prefixes = key.match_indices('/').map(|(at, _)| &key[..=at]);
         for target in prefixes.chain([key]) {
             for slot in self.targets.get(target).into_iter().flatten() {
-                tell(slot);
+                notify(slot);
             }
             for index in self.fields.get(target).into_iter().flatten() {
-                index.each(event, &mut tell);
+                index.each(event, &mut notify);
             }
         }
     }
@@ -429,9 +429,9 @@ impl Dispatch {
 }
 
 impl FieldIndex {
-    fn each(&self, event: &Event, tell: &mut impl FnMut(&Slot)) {
+    fn each(&self, event: &Event, notify: &mut impl FnMut(&Slot)) {
         if event.is_unreadable() {
-            self.values.values().flatten().for_each(|slot| tell(slot));
+            self.values.values().flatten().for_each(|slot| notify(slot));
             return;
         }
         let value = |entry: &Option<_>| {
@@ -441,7 +441,7 @@ impl FieldIndex {
         let (now, before) = (value(&event.entry), value(&event.previous));
         // A slot marked twice keeps its first mark.
         for slot in now.into_iter().chain(before).flatten() {
-            tell(slot);
+            notify(slot);
         }
     }
 }

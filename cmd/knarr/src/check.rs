@@ -75,11 +75,11 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
 /// Prints what is missing and what is advised, and nothing of a machine that has all.
 pub(crate) fn run_quietly(arguments: &CheckArguments) -> anyhow::Result<()> {
     let findings = findings(arguments);
-    let (_, told): (Vec<_>, Vec<_>) = findings
+    let (_, reported): (Vec<_>, Vec<_>) = findings
         .into_iter()
         .partition(|finding| finding.grade == Grade::Well);
-    print(&told)?;
-    refuse_missing(&told)
+    print(&reported)?;
+    refuse_missing(&reported)
 }
 
 fn findings(arguments: &CheckArguments) -> Vec<Finding> {

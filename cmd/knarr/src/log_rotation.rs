@@ -89,8 +89,8 @@ fn before(log: &Path) -> PathBuf {
 /// Reports whether whatever is written to a file goes to its end.
 fn appends(file: &File) -> io::Result<bool> {
     use std::os::fd::AsRawFd;
-    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
-    let flags = told.lines().find_map(|line| line.strip_prefix("flags:"));
+    let fields = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
+    let flags = fields.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u64::from_str_radix(flags.trim(), 8).ok());
     Ok(flags.is_some_and(|flags| flags & APPENDS != 0))
 }

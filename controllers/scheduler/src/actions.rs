@@ -405,9 +405,14 @@ impl Actions {
     }
 
     fn warn(&self, pod: &PodInfo, note: &str) {
-        let told = ("FailedScheduling", "Scheduling");
-        self.recorder
-            .record(events::event(EventType::Warning, pod, None, told, note));
+        let reason_and_action = ("FailedScheduling", "Scheduling");
+        self.recorder.record(events::event(
+            EventType::Warning,
+            pod,
+            None,
+            reason_and_action,
+            note,
+        ));
     }
 }
 

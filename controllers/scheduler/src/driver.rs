@@ -79,7 +79,7 @@ enum Outcome {
     NotReserved(Arc<PodInfo>, Reservation),
     NotDeallocated(Arc<PodInfo>),
     Answered(Answer),
-    Told,
+    Reported,
 }
 
 struct Driver {
@@ -188,7 +188,7 @@ impl Driver {
                 self.scheduler.not_deallocated(&pod, self.runtime.monotonic());
             }
             Outcome::Answered(answer) => self.scheduler.answered(answer),
-            Outcome::Told => {}
+            Outcome::Reported => {}
         }
     }
 
@@ -255,7 +255,7 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
         Decision::Error { pod, message } => {
             tracing::warn!(pod = %pod.key, %message);
             actions.failed(&pod, &message).await;
-            Outcome::Told
+            Outcome::Reported
         }
         Decision::Fail { pod, message, held } => {
             tracing::warn!(pod = %pod.key, %message);
@@ -277,7 +277,7 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
             };
             actions.reject(&pod, &message, preemption, nomination).await;
             match deallocated {
-                true => Outcome::Told,
+                true => Outcome::Reported,
                 false => Outcome::NotDeallocated(pod),
             }
         }

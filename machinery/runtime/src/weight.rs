@@ -112,11 +112,11 @@ impl<T: Send + 'static> FutureState<T> {
             return self;
         };
         let membership = scope.membership();
-        let (told, result) = oneshot::channel();
+        let (report, result) = oneshot::channel();
         let task = async move {
             // Its panic is rethrown in the task that waits.
             let ended = AssertUnwindSafe(future).catch_unwind().await;
-            let _ = told.send(ended);
+            let _ = report.send(ended);
             drop(membership);
         };
         Self::There {
@@ -181,8 +181,8 @@ mod tests {
     #[tokio::test]
     async fn weight_moves_a_future_to_the_heavy_work() {
         let (runtime, weight) = (Runtime::real(), Weight::default());
-        let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
-        weight.when_heavy(move || told.send(is_heavy_thread()).unwrap());
+        let (report, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        weight.when_heavy(move || report.send(is_heavy_thread()).unwrap());
         let future = heavy_in_the_middle(weight.clone());
         let moved = runtime.by_weight(&weight, future.boxed()).await;
         assert_eq!(moved, [false, true, true]);

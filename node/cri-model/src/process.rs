@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const KILLED: i32 = 137;
 /// Longest time in milliseconds from a container's end to the word that it ended for memory.
-const MEMORY_HEARD_AFTER_MS: u64 = 500;
+const MEMORY_REPORTED_AFTER_MS: u64 = 500;
 
 /// A process that was started.
 #[derive(Debug, Clone)]
@@ -51,11 +51,11 @@ impl Machine {
 
     /// A process ends for memory; that this was the reason, the daemon learns some time after the end.
     pub(crate) fn end_for_memory(self: &Arc<Self>, id: &str) {
-        let late = Duration::from_millis(1 + self.runtime.random_u64() % MEMORY_HEARD_AFTER_MS);
+        let late = Duration::from_millis(1 + self.runtime.random_u64() % MEMORY_REPORTED_AFTER_MS);
         self.end(id, KILLED, Some(late));
     }
 
-    fn end(self: &Arc<Self>, id: &str, exit_code: i32, memory_heard_after: Option<Duration>) {
+    fn end(self: &Arc<Self>, id: &str, exit_code: i32, memory_reported_after: Option<Duration>) {
         let now = self.now();
         let ended = self.store.lock().process(id).is_some_and(|process| {
             let ends = process.runs();
@@ -73,7 +73,7 @@ impl Machine {
                 machine.publish_exit(&id, exit_code);
                 machine.lag().await;
                 machine.settle(&id);
-                if let Some(late) = memory_heard_after {
+                if let Some(late) = memory_reported_after {
                     machine.runtime.sleep(late).await;
                     machine.name_memory(&id);
                 }

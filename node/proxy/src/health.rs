@@ -120,14 +120,14 @@ struct State {
 }
 
 async fn listen(port: u16, state: Arc<State>, failed: Failed, runtime: Runtime) {
-    let mut was_told = false;
+    let mut was_reported = false;
     loop {
         match bind_all(port, &state.addresses).await {
             Ok(listeners) => {
                 let serving = listeners.iter().map(|own| serve(own, &state, &runtime));
                 futures::future::join_all(serving).await;
             }
-            Err((address, error)) if !std::mem::replace(&mut was_told, true) => {
+            Err((address, error)) if !std::mem::replace(&mut was_reported, true) => {
                 tracing::warn!(service = %state.service, %address, %error, "a service's health check port is not served");
                 failed(&state.service, address, &error);
             }

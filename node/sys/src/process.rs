@@ -279,11 +279,11 @@ mod tests {
         assert!(me.is_alive());
         assert_eq!(ProcessIdentity::from_text(&me.to_text()), Some(me.clone()));
         let later = me.start_time + 1;
-        let stranger = ProcessIdentity {
+        let successor = ProcessIdentity {
             start_time: later,
             ..me.clone()
         };
-        assert!(!stranger.is_alive(), "the pid was given away");
+        assert!(!successor.is_alive(), "the pid was given away");
         let of_another_boot = ProcessIdentity {
             boot_id: "x".into(),
             ..me.clone()

@@ -20,15 +20,15 @@ pub(super) fn check_kind(written: &Value, known: &[(&str, &str)]) -> Result<(), 
 
 /// Problems as Go's aggregate prints them: each once, in brackets where there are several.
 pub(super) fn aggregate(problems: impl IntoIterator<Item = String>) -> String {
-    let mut told: Vec<String> = Vec::new();
+    let mut distinct: Vec<String> = Vec::new();
     for problem in problems {
-        if !told.contains(&problem) {
-            told.push(problem);
+        if !distinct.contains(&problem) {
+            distinct.push(problem);
         }
     }
-    match told.len() {
-        1 => told.swap_remove(0),
-        _ => format!("[{}]", told.join(", ")),
+    match distinct.len() {
+        1 => distinct.swap_remove(0),
+        _ => format!("[{}]", distinct.join(", ")),
     }
 }
 

@@ -14,7 +14,7 @@ const MAX_PLACES: usize = MAX_WAITING_OF_FLOW / 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReviewFlow<'a> {
     pub(super) name: &'a str,
-    pub(super) is_stranger: bool,
+    pub(super) is_anonymous: bool,
 }
 
 impl<'a> ReviewFlow<'a> {
@@ -22,7 +22,7 @@ impl<'a> ReviewFlow<'a> {
     pub fn of_user(name: &'a str) -> Self {
         Self {
             name,
-            is_stranger: false,
+            is_anonymous: false,
         }
     }
 
@@ -32,10 +32,10 @@ impl<'a> ReviewFlow<'a> {
     }
 
     /// Reviews of credentials that nothing is known of, by the client that shows them.
-    pub fn of_stranger(client: &'a str) -> Self {
+    pub fn of_anonymous(client: &'a str) -> Self {
         Self {
             name: client,
-            is_stranger: true,
+            is_anonymous: true,
         }
     }
 }

@@ -38,7 +38,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 const JITTER: f64 = 0.2;
 /// Calls at once about credentials that nothing is known of.
-const MAX_CALLS_OF_STRANGERS: usize = 64;
+const MAX_ANONYMOUS_CALLS: usize = 64;
 /// Bytes of an answer.
 const MAX_ANSWER: usize = 1 << 20;
 
@@ -67,7 +67,7 @@ pub struct ReviewWebhook {
     timeout: Duration,
     first_pause: Duration,
     of_users: Turns,
-    of_strangers: Turns,
+    anonymous: Turns,
     turned_away: TurnedAway,
 }
 
@@ -128,7 +128,7 @@ impl ReviewWebhook {
             timeout,
             first_pause: FIRST_PAUSE,
             of_users: Turns::new(CallGate::new()),
-            of_strangers: Turns::new(CallGate::of(MAX_CALLS_OF_STRANGERS)),
+            anonymous: Turns::new(CallGate::of(MAX_ANONYMOUS_CALLS)),
         })
     }
 
@@ -140,8 +140,8 @@ impl ReviewWebhook {
     }
 
     fn turns_of(&self, flow: ReviewFlow<'_>) -> &Turns {
-        match flow.is_stranger {
-            true => &self.of_strangers,
+        match flow.is_anonymous {
+            true => &self.anonymous,
             false => &self.of_users,
         }
     }

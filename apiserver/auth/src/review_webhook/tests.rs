@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 const OWN: ReviewFlow<'_> = ReviewFlow {
     name: "own",
-    is_stranger: false,
+    is_anonymous: false,
 };
 
 #[test]
@@ -81,10 +81,10 @@ fn reviews_of_strangers_leave_turns_to_users() {
         let clients: Vec<String> = (0..1_000).map(|client| client.to_string()).collect();
         let mut held = Vec::new();
         for client in &clients {
-            let entering = webhook.of_strangers.calls.enter(client, 0);
+            let entering = webhook.anonymous.calls.enter(client, 0);
             held.extend(runtime.timeout(Duration::from_millis(1), entering).await);
         }
-        assert_eq!(held.len(), MAX_CALLS_OF_STRANGERS, "they have no more turns");
+        assert_eq!(held.len(), MAX_ANONYMOUS_CALLS, "they have no more turns");
         let begun = runtime.monotonic();
         let call = || std::future::ready((Ok(Vec::new()), false)).boxed();
         assert_eq!(

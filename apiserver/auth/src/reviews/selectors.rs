@@ -42,8 +42,8 @@ pub(super) fn errors(
     fields: &ParsedSelector<FieldSelector>,
     labels: &ParsedSelector<LabelSelector>,
 ) -> String {
-    let told = [fields.error("fieldSelector"), labels.error("labelSelector")];
-    told.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    let sentences = [fields.error("fieldSelector"), labels.error("labelSelector")];
+    sentences.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// The comparisons of a field selector. A requirement's text is never read again as a selector: it may hold anything.
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn selectors_that_do_not_parse_are_reported() {
-        let told = |of: &SelectorAttributes| {
+        let read = |of: &SelectorAttributes| {
             (
                 errors(&fields(of), &ParsedSelector::default()),
                 fields(of).selector.is_some(),
@@ -222,16 +222,16 @@ mod tests {
         let ignored = "spec.resourceAttributes.fieldSelector ignored due to parse error".to_owned();
         let partially =
             "spec.resourceAttributes.fieldSelector partially ignored due to parse error".to_owned();
-        assert_eq!(told(&given("a=b", &[])), (String::new(), true));
-        assert_eq!(told(&given("&", &[])), (ignored.clone(), false));
-        assert_eq!(told(&given("", &[("a", "In", &["b"])])), (String::new(), true));
+        assert_eq!(read(&given("a=b", &[])), (String::new(), true));
+        assert_eq!(read(&given("&", &[])), (ignored.clone(), false));
+        assert_eq!(read(&given("", &[("a", "In", &["b"])])), (String::new(), true));
         assert_eq!(
-            told(&given("", &[("a", "In", &["b", "c"])])),
+            read(&given("", &[("a", "In", &["b", "c"])])),
             (ignored.clone(), false)
         );
-        assert_eq!(told(&given("", &[("a", "Exists", &[])])), (ignored, false));
+        assert_eq!(read(&given("", &[("a", "Exists", &[])])), (ignored, false));
         assert_eq!(
-            told(&given("", &[("a", "NotIn", &["b"]), ("a", "Foo", &["b"])])),
+            read(&given("", &[("a", "NotIn", &["b"]), ("a", "Foo", &["b"])])),
             (partially, true)
         );
         let labelled = given("", &[("a", "Foo", &[])]);

@@ -73,7 +73,7 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
         watcher,
         end: now + timeout,
         next_bookmark: options.bookmarks.then(|| next_bookmark(now, now + timeout)),
-        told: Revision::ZERO,
+        delivered: Revision::ZERO,
         pending: VecDeque::new(),
         over: false,
         throttle: Arc::clone(&endpoints.watch_throttle),
@@ -125,7 +125,7 @@ struct Streaming {
     end: Duration,
     next_bookmark: Option<Duration>,
     /// The revision that was last sent to the client.
-    told: Revision,
+    delivered: Revision,
     /// Changes that were taken and are not yet written: references, no copies.
     pending: VecDeque<WatchEvent>,
     /// Bytes of these as JSON, about.
@@ -207,7 +207,7 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
             None => {
                 state.next_bookmark = Some(next_bookmark(wake, state.end));
                 let revision = state.watcher.position();
-                if revision > state.told {
+                if revision > state.delivered {
                     state.take(vec![WatchEvent::Bookmark {
                         revision,
                         initial: false,
@@ -307,7 +307,7 @@ impl Streaming {
     fn next_pending(&mut self) -> Option<WatchEvent> {
         let event = self.pending.pop_front()?;
         self.pending_bytes -= length_of(&event);
-        self.told = self.told.max(revision_of(&event));
+        self.delivered = self.delivered.max(revision_of(&event));
         Some(event)
     }
 

@@ -102,11 +102,11 @@ impl Encryption {
     /// The same, unless one of its plugins has taken another's place and does not know its key.
     fn with_plugins_that_decrypt(self, before: &[Arc<Plugin>]) -> Result<Self, EncryptionConfigError> {
         let current = self.current.read();
-        let stranger = current.plugins.iter().find(|plugin| {
+        let unknown = current.plugins.iter().find(|plugin| {
             let mut replaced = before.iter().filter(|own| own.prefix() == plugin.prefix());
             !replaced.all(|own| plugin.decrypts_writes_of(own))
         });
-        if let Some(plugin) = stranger {
+        if let Some(plugin) = unknown {
             return Err(EncryptionConfigError(format!(
                 "the plugin of {} does not decrypt the key that values are written with now: the configuration in use stays",
                 plugin.prefix()

@@ -27,7 +27,7 @@ pub(crate) struct Ledger {
     /// Bytes in all below which the last write that the store refused has room; the store is full until then.
     full_above: Option<u64>,
     /// The log says that the store is full.
-    is_told: bool,
+    is_reported: bool,
     refused_by_store: u64,
     refused_by_namespace: u64,
 }
@@ -253,8 +253,8 @@ impl Ledger {
             self.accounts.remove(old.namespace);
         }
         self.full_above = self.full_above.filter(|bytes| self.total > *bytes);
-        if self.is_told && self.total < self.told_below() {
-            self.is_told = false;
+        if self.is_reported && self.total < self.report_bytes() {
+            self.is_reported = false;
             tracing::info!(bytes = self.total, "the store has room again");
         }
     }
@@ -293,21 +293,21 @@ impl Ledger {
         if self.total.saturating_add(requested) > limit {
             self.refused_by_store += 1;
             self.full_above = Some(limit.saturating_sub(requested));
-            self.tell();
+            self.report();
             return Err(StorageError::StoreQuotaExceeded);
         }
         Ok(())
     }
 
-    fn told_below(&self) -> u64 {
+    fn report_bytes(&self) -> u64 {
         let users = self.quota.store_limit(Tier::Share);
         users - users / FREE_PART
     }
 
     /// Once, where the store is about full: a single large write that has no room is not worth a line.
-    fn tell(&mut self) {
-        if !self.is_told && self.total >= self.told_below() {
-            self.is_told = true;
+    fn report(&mut self) {
+        if !self.is_reported && self.total >= self.report_bytes() {
+            self.is_reported = true;
             tracing::error!(
                 bytes = self.total,
                 quota = self.quota.store_bytes,

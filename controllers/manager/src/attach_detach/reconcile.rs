@@ -125,7 +125,7 @@ impl Attacher {
     ) -> Result<(), ReconcileError> {
         let mut first = self.report_and_detach(node, look, plan, notes).await.err();
         if first.is_none() {
-            self.tell(look, plan);
+            self.record_events(look, plan);
         }
         for name in &plan.attach {
             if let Some(wanted) = look.wanted.get(name) {
@@ -325,7 +325,7 @@ impl Attacher {
         }
     }
 
-    fn tell(&self, look: &Look, plan: &Plan) {
+    fn record_events(&self, look: &Look, plan: &Plan) {
         for (driver, took) in &plan.took {
             self.metrics.operation("volume_attach", "success", driver, *took);
         }

@@ -90,7 +90,7 @@ impl MirroringReconciler {
         let slices = slices.collect::<Result<Vec<_>, _>>()?;
         let plan = plan(&written, &slices, MAX_ENDPOINTS);
         self.metrics.planned(endpoints.key(), &plan, &slices);
-        self.tell(endpoints, &plan);
+        self.record_events(endpoints, &plan);
         for content in &plan.create {
             self.create(endpoints, &written, content).await?;
         }
@@ -100,7 +100,7 @@ impl MirroringReconciler {
         self.delete(existing, &plan.delete).await
     }
 
-    fn tell(&self, endpoints: &Object<EndpointsView>, plan: &Plan) {
+    fn record_events(&self, endpoints: &Object<EndpointsView>, plan: &Plan) {
         let about = reference(&ApiResource::of::<Endpoints>(), &endpoints.header);
         let (invalid, beyond) = (plan.invalid, plan.beyond);
         if invalid > 0 {

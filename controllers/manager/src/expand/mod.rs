@@ -75,7 +75,7 @@ impl Reconciler for Expander {
             match step {
                 Step::Nothing => Ok(Outcome::Done),
                 Step::Wait => {
-                    self.tell(&claim, "waiting for an external controller to expand this PVC");
+                    self.record(&claim, "waiting for an external controller to expand this PVC");
                     Ok(Outcome::Done)
                 }
                 Step::Migrate { plugin, driver } => self.migrate(&claim, plugin, driver).await,
@@ -85,7 +85,7 @@ impl Reconciler for Expander {
 }
 
 impl Expander {
-    fn tell(&self, claim: &Object<ClaimView>, message: &str) {
+    fn record(&self, claim: &Object<ClaimView>, message: &str) {
         self.recorder.normal(&about(claim), "ExternalExpanding", message);
     }
 
@@ -98,7 +98,7 @@ impl Expander {
     ) -> Result<Outcome, ReconcileError> {
         let message =
             format!("CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc");
-        self.tell(claim, &message);
+        self.record(claim, &message);
         if claim.annotations.get(RESIZER).is_some_and(|own| **own == *driver) {
             return Ok(Outcome::Done);
         }

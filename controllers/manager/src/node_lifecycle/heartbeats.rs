@@ -22,7 +22,7 @@ struct LastHeartbeat {
     heartbeat: String,
     /// Time of the lease's renewal, as the watch delivered it last and as it was read last: the one may be behind the
     /// other, and alternating between the two is no sign of life.
-    told: String,
+    watched: String,
     read: String,
     /// `None` until the next look.
     at: Option<Duration>,
@@ -41,7 +41,7 @@ pub(super) struct Now {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Renewal<'a> {
     /// As the watch delivered it.
-    Told(&'a str),
+    Watched(&'a str),
     /// As the server has it.
     Read(&'a str),
 }
@@ -51,7 +51,7 @@ impl LastHeartbeat {
         Self {
             about: about.clone(),
             heartbeat: String::new(),
-            told: String::new(),
+            watched: String::new(),
             read: String::new(),
             at: None,
             before: Duration::ZERO,
@@ -60,11 +60,11 @@ impl LastHeartbeat {
 
     /// Reports whether the node has given a sign of life since the last look: the lease or the heartbeat moves.
     fn has_moved(&mut self, heartbeat: &str, renewal: Renewal<'_>) -> bool {
-        let (Renewal::Told(renewed) | Renewal::Read(renewed)) = renewal;
-        let moved = self.heartbeat != heartbeat || (self.told != renewed && self.read != renewed);
+        let (Renewal::Watched(renewed) | Renewal::Read(renewed)) = renewal;
+        let moved = self.heartbeat != heartbeat || (self.watched != renewed && self.read != renewed);
         heartbeat.clone_into(&mut self.heartbeat);
         let own = match renewal {
-            Renewal::Told(_) => &mut self.told,
+            Renewal::Watched(_) => &mut self.watched,
             Renewal::Read(_) => &mut self.read,
         };
         renewed.clone_into(own);
@@ -121,7 +121,7 @@ impl HeartbeatTracker {
 
 /// Silence before the first look at a node that has reported neither a status nor a lease.
 fn silence_before(node: &Object<NodeView>, renewal: Renewal<'_>, now: Timestamp) -> Duration {
-    let (Renewal::Told(renewed) | Renewal::Read(renewed)) = renewal;
+    let (Renewal::Watched(renewed) | Renewal::Read(renewed)) = renewal;
     if find(&node.conditions, "Ready").is_some() || !renewed.is_empty() {
         return Duration::ZERO;
     }
@@ -142,15 +142,15 @@ mod tests {
             &ObjectKey::new("", "n"),
             "u",
         ));
-        assert!(sign.has_moved("h", Renewal::Told("1")));
+        assert!(sign.has_moved("h", Renewal::Watched("1")));
         assert!(sign.has_moved("h", Renewal::Read("2")));
         // The watch stays where it is, and the node has gone.
         for _ in 0..2 {
-            assert!(!sign.has_moved("h", Renewal::Told("1")));
+            assert!(!sign.has_moved("h", Renewal::Watched("1")));
             assert!(!sign.has_moved("h", Renewal::Read("2")));
         }
-        assert!(!sign.has_moved("h", Renewal::Told("2")));
-        assert!(sign.has_moved("h", Renewal::Told("3")));
-        assert!(sign.has_moved("i", Renewal::Told("3")));
+        assert!(!sign.has_moved("h", Renewal::Watched("2")));
+        assert!(sign.has_moved("h", Renewal::Watched("3")));
+        assert!(sign.has_moved("i", Renewal::Watched("3")));
     }
 }

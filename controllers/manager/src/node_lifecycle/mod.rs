@@ -91,13 +91,13 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         .informers
         .informer(ListWatch::of::<Lease>().in_namespace(LEASE_NAMESPACE));
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
-    let (zones, heard) = (Arc::new(Zones::default()), Arc::new(HeartbeatTracker::default()));
-    let (told, (known, all)) = (zones.clone(), (heard.clone(), nodes.clone()));
+    let (zones, tracker) = (Arc::new(Zones::default()), Arc::new(HeartbeatTracker::default()));
+    let (watched, (known, all)) = (zones.clone(), (tracker.clone(), nodes.clone()));
     let controller = ROW
         .controller(&context.runtime)
         .needs(&pods)
         .watches(&nodes, move |change| {
-            let shift = told.stands(change.key(), change.new.as_deref().and_then(standing));
+            let shift = watched.stands(change.key(), change.new.as_deref().and_then(standing));
             if shift == Shift::HeartbeatTracker {
                 known.reset_heartbeats();
             }
@@ -120,7 +120,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         pods,
         metrics: NodeMetrics::new(context.runtime.metrics(), &zones),
         zones,
-        heard,
+        tracker,
     })
 }
 

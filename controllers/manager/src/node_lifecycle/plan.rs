@@ -36,7 +36,7 @@ const VOUCHED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPress
 
 /// Reasons of the conditions that this controller writes.
 const NODE_SILENT: &str = "NodeStatusUnknown";
-const NODE_NEVER_HEARD: &str = "NodeStatusNeverUpdated";
+const NODE_STATUS_NEVER_UPDATED: &str = "NodeStatusNeverUpdated";
 
 /// The conditions of a node that has been silent for too long, where its `Ready` is not that already.
 pub(super) fn silenced(node: &NodeView, now: Timestamp) -> Option<Vec<Condition>> {
@@ -54,7 +54,13 @@ pub(super) fn silenced(node: &NodeView, now: Timestamp) -> Option<Vec<Condition>
             }
             None => {
                 let message = "Kubelet never posted node status.";
-                conditions.push(Condition::new(kind, "Unknown", NODE_NEVER_HEARD, message, now));
+                conditions.push(Condition::new(
+                    kind,
+                    "Unknown",
+                    NODE_STATUS_NEVER_UPDATED,
+                    message,
+                    now,
+                ));
                 changed |= kind == "Ready";
             }
         }
@@ -66,7 +72,7 @@ pub(super) fn silenced(node: &NodeView, now: Timestamp) -> Option<Vec<Condition>
 pub(super) fn conditions_as_written(conditions: &[Condition], header: &ObjectHeader) -> Vec<Value> {
     let written = conditions.iter().map(|own| {
         let mut written = json!(own);
-        if own.reason == NODE_NEVER_HEARD {
+        if own.reason == NODE_STATUS_NEVER_UPDATED {
             written["lastHeartbeatTime"] = json!(header.creation_timestamp);
         }
         written

@@ -32,7 +32,7 @@ pub(super) struct NodeReconciler {
     pub(super) leases: Informer<LeaseView>,
     pub(super) pods: Informer<PodView>,
     pub(super) zones: Arc<Zones>,
-    pub(super) heard: Arc<HeartbeatTracker>,
+    pub(super) tracker: Arc<HeartbeatTracker>,
     pub(super) metrics: NodeMetrics,
 }
 
@@ -60,7 +60,7 @@ impl NodeReconciler {
         let mut left = grace.saturating_sub(self.heartbeat_age(
             &node,
             &about,
-            Renewal::Told(&self.watched_renewal(&node)),
+            Renewal::Watched(&self.watched_renewal(&node)),
         ));
         if left.is_zero()
             && let Some(conditions) = silenced(&node, self.runtime.now())
@@ -88,7 +88,7 @@ impl NodeReconciler {
 
     /// The node is gone.
     fn removed(&self, key: &ObjectKey) {
-        if let Some(about) = self.heard.remove(key) {
+        if let Some(about) = self.tracker.remove(key) {
             let message = format!("Removing Node {} from Controller", key.name);
             self.recorder.normal(&about, "RemovingNode", message);
         }
@@ -121,7 +121,7 @@ impl NodeReconciler {
             monotonic: self.runtime.monotonic(),
             wall: self.runtime.now(),
         };
-        let (new, age) = self.heard.age(node, about, renewal, now);
+        let (new, age) = self.tracker.age(node, about, renewal, now);
         if new {
             let message = format!("Registered Node {} in Controller", node.name());
             self.recorder.normal(about, "RegisteredNode", message);

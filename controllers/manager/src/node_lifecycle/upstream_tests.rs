@@ -123,7 +123,7 @@ fn json_of(fields: &NodeFields) -> Value {
 struct Bench {
     config: Config,
     zones: Zones,
-    heard: HeartbeatTracker,
+    tracker: HeartbeatTracker,
     nodes: BTreeMap<String, Value>,
     /// By name, as watched and as the server has them.
     leases: BTreeMap<String, String>,
@@ -149,7 +149,7 @@ impl Bench {
         Self {
             config,
             zones: Zones::default(),
-            heard: HeartbeatTracker::default(),
+            tracker: HeartbeatTracker::default(),
             nodes: BTreeMap::new(),
             leases: BTreeMap::new(),
             stored_leases: BTreeMap::new(),
@@ -177,13 +177,13 @@ impl Bench {
     fn see(&self, name: &str) {
         let node = self.node(name);
         if self.zones.stands(node.key(), standing(&node)) == Shift::HeartbeatTracker {
-            self.heard.reset_heartbeats();
+            self.tracker.reset_heartbeats();
         }
     }
 
     fn left(&self, node: &Object<NodeView>, renewal: Renewal<'_>) -> Duration {
         let about = reference(&ApiResource::of::<Node>(), &node.header);
-        let (_, age) = self.heard.age(node, &about, renewal, self.now());
+        let (_, age) = self.tracker.age(node, &about, renewal, self.now());
         grace(node, &self.config).saturating_sub(age)
     }
 
@@ -191,8 +191,8 @@ impl Bench {
         self.passed += Duration::from_millis(1);
         let node = self.node(name);
         let lease_of = |all: &BTreeMap<String, String>| all.get(name).cloned().unwrap_or_default();
-        let (told, read) = (lease_of(&self.leases), lease_of(&self.stored_leases));
-        let silent = self.left(&node, Renewal::Told(&told)).is_zero();
+        let (watched, read) = (lease_of(&self.leases), lease_of(&self.stored_leases));
+        let silent = self.left(&node, Renewal::Watched(&watched)).is_zero();
         if silent
             && let Some(conditions) = silenced(&node, self.now().wall)
             && self.left(&node, Renewal::Read(&read)).is_zero()

@@ -291,7 +291,7 @@ impl Act<'_> {
                 recorder.normal(self.about, &format!("Successful{verb}"), message);
             }
             Some(error) => {
-                let message = member(self.about, verb, pod, Some(&told(error)));
+                let message = member(self.about, verb, pod, Some(&message_of(error)));
                 recorder.warning(self.about, &format!("Failed{verb}"), message);
             }
         }
@@ -314,7 +314,7 @@ impl Act<'_> {
 }
 
 /// The error as upstream's event has it: with its causes, and the server's words alone where the pod itself was refused.
-fn told(error: &ReconcileError) -> String {
+fn message_of(error: &ReconcileError) -> String {
     match error {
         ReconcileError::Request { doing, source } if doing == UPDATING => source.to_string(),
         other => other.chain(),

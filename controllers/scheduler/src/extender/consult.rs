@@ -223,10 +223,10 @@ async fn filter(
         .filter(|_| extender.config.node_cache_capable);
     let left = named.or_else(|| result.nodes.take()).unwrap_or_default();
     let known: HashSet<&str> = names.iter().map(|name| &**name).collect();
-    if let Some(stranger) = left.iter().find(|name| !known.contains(&***name)) {
-        let stranger = truncated(stranger);
+    if let Some(unknown) = left.iter().find(|name| !known.contains(&***name)) {
+        let unknown = truncated(unknown);
         return Err(format!(
-            "extender {:?} claims a filtered node {stranger:?} which is not found in the input node list",
+            "extender {:?} claims a filtered node {unknown:?} which is not found in the input node list",
             extender.config.url_prefix
         ));
     }

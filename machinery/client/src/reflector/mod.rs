@@ -68,7 +68,7 @@ pub(crate) async fn run(client: Client, runtime: Runtime, source: ListWatch, sin
         position: Position::Unknown,
         watch_list: true,
         pending: None,
-        heard: false,
+        received: false,
         room: None,
         failures: Failures::default(),
     };
@@ -123,7 +123,7 @@ struct Reflector<'a> {
     /// Initial events collected so far, until their end bookmark.
     pending: Option<BTreeMap<ObjectKey, RawObject>>,
     /// True if the last stream carried an event.
-    heard: bool,
+    received: bool,
     /// Room of the API extension that answers, if one does.
     room: Option<AnswerRoom>,
     failures: Failures,
@@ -133,7 +133,7 @@ impl Reflector<'_> {
     /// One request to watch, preceded by a list where needed, read to its end.
     async fn round(&mut self) -> Result<Ended, ClientError> {
         self.pending = None;
-        self.heard = false;
+        self.received = false;
         if let Position::At(revision) = &self.position {
             let query = vec![("resourceVersion", revision.to_string())];
             return self.watch(query).await;

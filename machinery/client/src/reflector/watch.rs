@@ -83,7 +83,7 @@ impl Reflector<'_> {
 
     /// End of a watch that was requested at `start`.
     fn ended(&self, start: Duration) -> Ended {
-        if self.heard || self.runtime.monotonic().saturating_sub(start) >= SHORTEST_WATCH {
+        if self.received || self.runtime.monotonic().saturating_sub(start) >= SHORTEST_WATCH {
             Ended::StreamClosed
         } else {
             Ended::TooSoon
@@ -120,7 +120,7 @@ impl Reflector<'_> {
                     revision,
                     ends_initial_events,
                 } => {
-                    self.heard = true;
+                    self.received = true;
                     self.mark(&*sink, revision, ends_initial_events);
                 }
                 SharedEvent::Line(line) => self.event(&*sink, &Slices(vec![line]))?,
@@ -135,7 +135,7 @@ impl Reflector<'_> {
         gone: bool,
         object: SharedObject,
     ) -> Result<(), ClientError> {
-        self.heard = true;
+        self.received = true;
         let bytes = Slices(object.json.into());
         let object = self.object(sink, object.header, object.revision, bytes, !gone)?;
         self.deliver(sink, gone, object);
@@ -155,7 +155,7 @@ impl Reflector<'_> {
             answer::cut_message(&mut status);
             return Err(ClientError::Status(Box::new(status)));
         }
-        self.heard = true;
+        self.received = true;
         let start = object.as_ptr() as usize - json.as_ptr() as usize;
         let bytes = line.part(start, start + object.len());
         let gone = event.kind == "DELETED";

@@ -287,11 +287,11 @@ impl Check {
     fn keys(&mut self, keys: &[&str], items: Ref<'_>, path: &WalkedPath<'_>) {
         let at = path.child(LIST_MAP_KEYS);
         let listed = serde_json::to_string(keys).unwrap_or_default();
-        let mut told = 0;
+        let mut shown_bytes = 0;
         // Each such problem shows all keys.
         let mut wrong = |errors: &mut Problems, problem: &str| {
-            if told <= MAX_SHOWN_BYTES {
-                told += listed.len();
+            if shown_bytes <= MAX_SHOWN_BYTES {
+                shown_bytes += listed.len();
                 errors.invalid(&at, Shown(listed.clone()), problem);
             }
         };

@@ -215,7 +215,7 @@ impl Objects {
         K: PodObject,
     {
         let current = Arc::new(Watched::new(None));
-        let told = current.clone();
+        let published = current.clone();
         let pods: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let users = pods.clone();
         let objects = Arc::downgrade(self);
@@ -225,11 +225,11 @@ impl Objects {
             .in_namespace(namespace)
             .fields(format!("metadata.name={name}"));
         let task = self.runtime.spawn("object watch", async move {
-            let tell = |change: TypedChange<K>| {
+            let apply = |change: TypedChange<K>| {
                 let next = state_after(change);
                 if next.is_err() {
                     // What was known stays known; only a first answer may be a failure.
-                    told.change(|slot| {
+                    published.change(|slot| {
                         let waiting = slot.as_ref().is_none_or(Result::is_err);
                         if waiting {
                             *slot = Some(next);
@@ -238,14 +238,14 @@ impl Objects {
                     });
                     return;
                 }
-                let first = told.replace(Some(next)).is_none();
+                let first = published.replace(Some(next)).is_none();
                 if let (false, Some(objects)) = (first, objects.upgrade())
                     && let Some(wake) = objects.wake.get()
                 {
                     users.lock().iter().for_each(|uid| wake(uid));
                 }
             };
-            let watch = || follow(&client, source.clone(), &tell);
+            let watch = || follow(&client, source.clone(), &apply);
             runtime.again_after_panics("object watch", watch).await;
         });
         Followed { current, task, pods }

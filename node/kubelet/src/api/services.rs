@@ -119,14 +119,14 @@ impl Services {
         let client = super::client(&client, runtime);
         let watch = move || {
             let (services, known, client) = (services.clone(), known.clone(), client.clone());
-            let tell = move |change: TypedChange<Service>| {
+            let apply = move |change: TypedChange<Service>| {
                 let is_all = matches!(change, TypedChange::All { .. });
                 take_in(&mut services.lock(), change);
                 if is_all {
                     known.replace(true);
                 }
             };
-            async move { follow(&client, ListWatch::of::<Service>(), tell).await }
+            async move { follow(&client, ListWatch::of::<Service>(), apply).await }
         };
         runtime.keep("service watch", watch).detach();
         Self {

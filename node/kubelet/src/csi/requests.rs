@@ -254,10 +254,10 @@ pub(super) fn lifecycle(is_inline: bool) -> &'static str {
     }
 }
 
-fn access_mode(mode: &str, tells_writers: bool) -> AccessModeType {
+fn access_mode(mode: &str, knows_writers: bool) -> AccessModeType {
     match mode {
-        "ReadWriteOnce" if tells_writers => AccessModeType::SingleNodeMultiWriter,
-        "ReadWriteOncePod" if tells_writers => AccessModeType::SingleNodeSingleWriter,
+        "ReadWriteOnce" if knows_writers => AccessModeType::SingleNodeMultiWriter,
+        "ReadWriteOncePod" if knows_writers => AccessModeType::SingleNodeSingleWriter,
         "ReadWriteOnce" | "ReadWriteOncePod" => AccessModeType::SingleNodeWriter,
         "ReadOnlyMany" => AccessModeType::MultiNodeReaderOnly,
         "ReadWriteMany" => AccessModeType::MultiNodeMultiWriter,
@@ -319,9 +319,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_mode(mode: &str, tells_writers: bool, expected: AccessModeType) {
+    fn check_mode(mode: &str, knows_writers: bool, expected: AccessModeType) {
         let abilities = Abilities {
-            single_node_multi_writer: tells_writers,
+            single_node_multi_writer: knows_writers,
             ..Abilities::default()
         };
         let capability = persistent(&[mode], "").capability(abilities);

@@ -53,7 +53,7 @@ pub(crate) async fn collect_images(context: ManagerContext) {
             tracing::warn!(error, "collecting images failed");
             // As upstream's, once it fails again.
             if failed_before {
-                images.tell(&context, "ImageGCFailed", error.clone());
+                images.warn(&context, "ImageGCFailed", error.clone());
             }
         }
         failed_before = outcome.is_err();
@@ -82,7 +82,7 @@ impl ImageManager {
         freed.outcome(u64::MAX)
     }
 
-    fn tell(&self, context: &ManagerContext, reason: &'static str, message: String) {
+    fn warn(&self, context: &ManagerContext, reason: &'static str, message: String) {
         let node = context.workers.node.lock().clone();
         self.events.node(&node, EventType::Warning, reason, message);
     }
@@ -112,7 +112,7 @@ impl ImageManager {
         let room = self.room(context).await?;
         if room.usable_bytes == 0 {
             let error = "invalid capacity 0 on image filesystem".to_owned();
-            self.tell(context, "InvalidDiskCapacity", error.clone());
+            self.warn(context, "InvalidDiskCapacity", error.clone());
             return Err(error);
         }
         let (used_percent, to_free) = config.to_free(room.usable_bytes, room.available_bytes);
@@ -126,7 +126,7 @@ impl ImageManager {
                 size_text(room.usable_bytes),
                 freed.bytes
             );
-            self.tell(context, "FreeDiskSpaceFailed", error.clone());
+            self.warn(context, "FreeDiskSpaceFailed", error.clone());
             return Err(error);
         }
         freed.outcome(to_free)
@@ -135,11 +135,11 @@ impl ImageManager {
     /// Room on the file system of images: that of the agent where the runtime does not say.
     async fn room(&self, context: &ManagerContext) -> Result<FsUsage, String> {
         let answer = self.cri.image_fs_info(v1::ImageFsInfoRequest {}).await;
-        let told = answer.ok().and_then(|answer| {
+        let reported = answer.ok().and_then(|answer| {
             let mut all = answer.image_filesystems.into_iter();
             Some(PathBuf::from(all.next()?.fs_id?.mountpoint))
         });
-        let path = told.unwrap_or_else(|| context.config.data_dir.clone());
+        let path = reported.unwrap_or_else(|| context.config.data_dir.clone());
         let vitals = context.vitals.clone();
         let room = self.runtime.blocking(move || vitals.room(&path)).await;
         room.map_err(|error| error.to_string())?

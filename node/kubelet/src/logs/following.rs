@@ -39,7 +39,7 @@ struct Followed {
     of: Weak<FollowedLogs>,
     folder: Option<FolderWatch>,
     ended: CancellationToken,
-    told: Arc<Notify>,
+    changed: Arc<Notify>,
     asking: TaskHandle<()>,
 }
 
@@ -75,7 +75,7 @@ impl FollowedLogs {
     pub(crate) fn ended(&self, id: &str) {
         let found = self.containers.lock().get(id).and_then(Weak::upgrade);
         if let Some(followed) = found {
-            followed.told.notify_one();
+            followed.changed.notify_one();
         }
     }
 
@@ -107,8 +107,8 @@ impl FollowedLogs {
     fn begin(self: &Arc<Self>, runtime: &Runtime, id: &str, log: &Path, running: StillRunning) -> Followed {
         let watched = self.events.get().zip(log.parent());
         let watched = watched.and_then(|(events, folder)| events.watch(folder).ok());
-        let (ended, told) = (CancellationToken::new(), Arc::new(Notify::new()));
-        let (own, asked) = (runtime.clone(), told.clone());
+        let (ended, changed) = (CancellationToken::new(), Arc::new(Notify::new()));
+        let (own, asked) = (runtime.clone(), changed.clone());
         // Also if it ends otherwise: followers would not be notified of the container's end any more.
         let ends = ended.clone().drop_guard();
         let asking = runtime.spawn("end of a followed container", async move {
@@ -120,7 +120,7 @@ impl FollowedLogs {
             of: Arc::downgrade(self),
             folder: watched,
             ended,
-            told,
+            changed,
             asking,
         }
     }
@@ -142,11 +142,11 @@ impl Drop for Followed {
 }
 
 /// Returns when the container runs no longer.
-async fn until_ended(runtime: &Runtime, told: &Notify, running: StillRunning) {
+async fn until_ended(runtime: &Runtime, changed: &Notify, running: StillRunning) {
     let mut pause = ASK_AFTER;
     while running().await != Some(false) {
         tokio::select! { biased;
-            () = told.notified() => pause = SETTLES_AFTER,
+            () = changed.notified() => pause = SETTLES_AFTER,
             () = runtime.sleep(pause) => pause = (pause * 2).min(ASK_AFTER),
         }
     }

@@ -15,7 +15,7 @@ pub(crate) async fn watch(context: ManagerContext) {
     }
     let source = ListWatch::of::<Node>().fields(format!("metadata.name={}", context.config.node_name));
     let mut closed = false;
-    let tell = |change: TypedChange<Node>| {
+    let apply = |change: TypedChange<Node>| {
         let nodes = match change {
             TypedChange::All { objects, .. } => objects,
             TypedChange::Set(node) => vec![node],
@@ -30,7 +30,7 @@ pub(crate) async fn watch(context: ManagerContext) {
             }
         }
     };
-    follow(&api::client(&context.client, &context.runtime), source, tell).await;
+    follow(&api::client(&context.client, &context.runtime), source, apply).await;
 }
 
 fn is_closed(node: &Node) -> bool {

@@ -116,8 +116,8 @@ impl Requests {
         let client = api::client(&self.client, &runtime);
         let source = ListWatch::of::<PodCertificateRequest>().fields(&*self.selector);
         let run = async move {
-            let tell = |change| take_in(&waiting, change);
-            let watch = || follow(&client, source.clone(), &tell);
+            let apply = |change| take_in(&waiting, change);
+            let watch = || follow(&client, source.clone(), &apply);
             let name = "pod certificate request watch";
             runtime.again_after_panics(name, watch).await;
         };

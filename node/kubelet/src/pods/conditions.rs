@@ -133,8 +133,8 @@ pub(super) fn round_stage(input: &StatusInput<'_>) -> RoundStage {
     let Some((source, _)) = source_of_round(input.pod, input.observed) else {
         return RoundStage::Begun;
     };
-    let told = previous.conditions.iter().flatten();
-    let told = told
+    let reported = previous.conditions.iter().flatten();
+    let reported = reported
         .filter(|one| one.type_ == ALL_RESTARTING && one.status == "True")
         .count()
         > 0;
@@ -145,7 +145,7 @@ pub(super) fn round_stage(input: &StatusInput<'_>) -> RoundStage {
         .and_then(|status| status.state.as_ref()?.waiting.as_ref())
         .is_some();
     match RoundStage::of(input.pod, input.observed) {
-        RoundStage::Ended if !told && !removed => RoundStage::Ending,
+        RoundStage::Ended if !reported && !removed => RoundStage::Ending,
         stage => stage,
     }
 }

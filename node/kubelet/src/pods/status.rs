@@ -99,9 +99,9 @@ pub(crate) fn generate(input: &StatusInput<'_>) -> PodStatus {
 
 /// Nothing of the pod was ever made here: there is nothing to say of its containers.
 fn was_rejected(input: &StatusInput<'_>) -> bool {
-    let never_told = input.previous.container_statuses.is_none();
+    let never_reported = input.previous.container_statuses.is_none();
     let never_made = input.observed.sandboxes.is_empty() && input.observed.containers.is_empty();
-    input.terminal && input.failure.is_some() && never_told && never_made
+    input.terminal && input.failure.is_some() && never_reported && never_made
 }
 
 /// Sorts statuses by name; only those of init containers come in the order of the specification, as upstream's.

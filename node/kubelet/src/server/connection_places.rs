@@ -16,7 +16,7 @@ use super::routes::Caller;
 /// All places.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionPlaces {
-    strangers: Arc<ConnectionSlots>,
+    anonymous: Arc<ConnectionSlots>,
     tokens: Arc<KnownSlots>,
     certificates: Arc<KnownSlots>,
 }
@@ -32,16 +32,16 @@ impl ConnectionPlaces {
     /// Makes so many places.
     pub(super) fn new(limit: usize) -> Self {
         Self {
-            strangers: ConnectionSlots::new(limit / 4),
+            anonymous: ConnectionSlots::new(limit / 4),
             tokens: KnownSlots::new(limit / 4),
             certificates: KnownSlots::new(limit.div_ceil(2)),
         }
     }
 
     /// Returns the place of a connection from this address, whose client has shown nothing yet.
-    pub(super) fn stranger(&self, address: IpAddr) -> ConnectionPlace {
+    pub(super) fn for_anonymous(&self, address: IpAddr) -> ConnectionPlace {
         ConnectionPlace {
-            slot: self.strangers.enter(address),
+            slot: self.anonymous.enter(address),
             all: self.clone(),
         }
     }
@@ -102,7 +102,7 @@ mod tests {
 
     /// A connection that its client keeps for ever.
     fn held(runtime: &Runtime, places: &ConnectionPlaces, caller: &Arc<Caller>) -> TaskHandle<()> {
-        let (place, caller) = (places.stranger(NODE), Arc::clone(caller));
+        let (place, caller) = (places.for_anonymous(NODE), Arc::clone(caller));
         runtime.spawn("connection", async move {
             place.hold(&caller, std::future::pending()).await;
         })
@@ -119,7 +119,7 @@ mod tests {
             runtime.sleep(Duration::from_secs(1)).await;
             monitor.admitted.replace(Some("monitor".to_owned()));
             runtime.sleep(Duration::from_secs(1)).await;
-            let crowd: Vec<ConnectionPlace> = (0..1_000).map(|_| places.stranger(NODE)).collect();
+            let crowd: Vec<ConnectionPlace> = (0..1_000).map(|_| places.for_anonymous(NODE)).collect();
             runtime.sleep(Duration::from_secs(1)).await;
             assert!(
                 lost.is_finished(),

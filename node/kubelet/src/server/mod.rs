@@ -142,7 +142,7 @@ pub(crate) async fn serve(context: ManagerContext, listeners: Listeners) {
             continue;
         };
         keep_alive(&stream);
-        let place = places.stranger(address.ip());
+        let place = places.for_anonymous(address.ip());
         let (server, acceptor, runtime) = (server.clone(), acceptor.clone(), context.runtime.clone());
         context.runtime.spawn("kubelet connection", async move {
             let handshake = runtime.timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));

@@ -43,7 +43,7 @@ pub(crate) struct Folder {
     node_name: String,
     files: BTreeMap<PathBuf, ManifestFile>,
     /// Problems that the log has: each is logged once.
-    told: BTreeSet<String>,
+    reported: BTreeSet<String>,
 }
 
 impl Folder {
@@ -53,7 +53,7 @@ impl Folder {
             source,
             node_name,
             files: BTreeMap::new(),
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
         }
     }
 
@@ -66,19 +66,19 @@ impl Folder {
             Ok(paths) => paths,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => {
-                self.tell(format!("{}: {error}", self.source.path.display()));
+                self.report(format!("{}: {error}", self.source.path.display()));
                 return Err(error);
             }
         };
         if paths.len() > FILES_MAX {
             let most = format!("more than {FILES_MAX} files of static pods: the others are not read");
-            self.tell(most);
+            self.report(most);
         }
         let paths: BTreeSet<PathBuf> = paths.into_iter().take(FILES_MAX).collect();
         self.files.retain(|path, _| paths.contains(path));
         for path in paths {
             if let Err(problem) = self.read_file(&path) {
-                self.tell(format!("{}: {problem}", path.display()));
+                self.report(format!("{}: {problem}", path.display()));
             }
         }
         Ok(self.pods())
@@ -123,16 +123,16 @@ impl Folder {
                 )),
             }
         }
-        twice.into_iter().for_each(|problem| self.tell(problem));
+        twice.into_iter().for_each(|problem| self.report(problem));
         pods
     }
 
-    fn tell(&mut self, problem: String) {
+    fn report(&mut self, problem: String) {
         // As many problems as files are remembered.
-        if self.told.len() >= FILES_MAX {
-            self.told.clear();
+        if self.reported.len() >= FILES_MAX {
+            self.reported.clear();
         }
-        if self.told.insert(problem.clone()) {
+        if self.reported.insert(problem.clone()) {
             tracing::warn!(problem, "a static pod cannot be read");
         }
     }

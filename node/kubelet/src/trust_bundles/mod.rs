@@ -102,8 +102,8 @@ impl TrustBundles {
         let client = api::client(&self.client, &runtime);
         let source = ListWatch::of::<ClusterTrustBundle>();
         let run = async move {
-            let tell = |change| shared.take_in(change);
-            let watch = || follow(&client, source.clone(), &tell);
+            let apply = |change| shared.take_in(change);
+            let watch = || follow(&client, source.clone(), &apply);
             runtime.again_after_panics("trust bundle watch", watch).await;
         };
         self.runtime.spawn("trust bundle watch", run).detach();

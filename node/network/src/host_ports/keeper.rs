@@ -78,7 +78,7 @@ impl HostPorts {
             return Ok(());
         }
         let listeners = self.shared.kernel.listeners().await.unwrap_or_else(|error| {
-            tell(&error, "listeners of the node are not known to host ports");
+            log(&error, "listeners of the node are not known to host ports");
             Vec::new()
         });
         let in_use = first_in_use(&self.shared.config, &listeners, ports);
@@ -155,7 +155,7 @@ impl HostPorts {
         };
         if !self.claims().is_adopted() {
             let left = table.kernel.read().await.unwrap_or_else(|error| {
-                tell(&error, "reading the host ports that are there failed");
+                log(&error, "reading the host ports that are there failed");
                 Entries::new()
             });
             self.claims().adopt(left);
@@ -168,7 +168,7 @@ impl HostPorts {
                 (claims.revision(), claims.entries())
             };
             if let Err(error) = table.write(&entries).await {
-                tell(&error, "host ports were not written; writing all of them again");
+                log(&error, "host ports were not written; writing all of them again");
                 runtime.sleep(wait).await;
                 wait = (wait * 2).min(RETRY.1);
                 continue;
@@ -195,12 +195,12 @@ impl HostPorts {
         match self.shared.kernel.remove_portmap().await {
             Ok(true) => tracing::info!("rules of the CNI plugin portmap removed"),
             Ok(false) => {}
-            Err(error) => tell(&error, "rules of the CNI plugin portmap stay"),
+            Err(error) => log(&error, "rules of the CNI plugin portmap stay"),
         }
     }
 }
 
-fn tell(error: &KernelError, what: &str) {
+fn log(error: &KernelError, what: &str) {
     let cause = error.source().map(ToString::to_string);
     tracing::warn!(%error, cause, "{what}");
 }
@@ -238,14 +238,14 @@ impl Table {
         if !pods.is_empty()
             && let Err(error) = self.kernel.admit_localhost(pods).await
         {
-            tell(&error, "the node's loopback addresses do not reach a pod");
+            log(&error, "the node's loopback addresses do not reach a pod");
         }
         let flows = Flows::of(&change, entries);
         if !flows.is_empty() {
             match self.kernel.forget_flows(flows).await {
                 Ok(0) => {}
                 Ok(flows) => tracing::debug!(flows, "conntrack entries of host ports deleted"),
-                Err(error) => tell(&error, "deleting conntrack entries of host ports failed"),
+                Err(error) => log(&error, "deleting conntrack entries of host ports failed"),
             }
         }
         Ok(())

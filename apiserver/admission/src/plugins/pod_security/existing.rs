@@ -68,7 +68,7 @@ impl ExistingPods<'_> {
     /// The warnings, in upstream's order.
     pub(super) async fn warnings(&self, request: &Request<'_>) -> Vec<String> {
         match self.look(request).await {
-            Some(found) => self.told(found),
+            Some(found) => self.warnings_of(found),
             None => vec!["failed to list pods while checking new PodSecurity enforce level".to_owned()],
         }
     }
@@ -163,7 +163,7 @@ impl ExistingPods<'_> {
         Seen::Checked
     }
 
-    fn told(&self, found: Found) -> Vec<String> {
+    fn warnings_of(&self, found: Found) -> Vec<String> {
         let Found {
             total,
             checked,
@@ -180,7 +180,7 @@ impl ExistingPods<'_> {
         let head = (!by_reasons.is_empty()).then_some(head);
         let mut of_pods: Vec<String> = by_reasons
             .into_iter()
-            .map(|(reasons, alike)| alike.told(&reasons))
+            .map(|(reasons, alike)| alike.warning(&reasons))
             .collect();
         of_pods.sort();
         cut.into_iter().chain(head).chain(of_pods).collect()
@@ -201,7 +201,7 @@ impl Found {
 }
 
 impl Alike {
-    fn told(&self, reasons: &str) -> String {
+    fn warning(&self, reasons: &str) -> String {
         let first = &self.first;
         match self.count {
             0 | 1 => format!("{first}: {reasons}"),

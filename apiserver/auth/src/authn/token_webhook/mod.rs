@@ -191,7 +191,7 @@ impl Inner {
         let known = self.known.user(&digest, self.runtime.monotonic());
         let flow = match &known {
             Some(user) => ReviewFlow::of_user(user),
-            None => ReviewFlow::of_stranger(&question.client),
+            None => ReviewFlow::of_anonymous(&question.client),
         };
         let abandoned = self.under_way.abandoned(&digest, waiters);
         let Some(verdict) = self.review(&question, flow, abandoned).await else {

@@ -13,7 +13,7 @@ fn token_review_in_the_line_ends_with_its_last_request() {
         let webhook = webhook(&runtime);
         let ttl = Duration::from_secs(60);
         let tokens = TokenWebhook::new(webhook, TokenReviewVersion::V1, Vec::new(), ttl, runtime.clone());
-        let flow = ReviewFlow::of_stranger("a");
+        let flow = ReviewFlow::of_anonymous("a");
         let _others = turns(&tokens.0.webhook, flow, &runtime).await;
         let verdict = || {
             Box::pin(tokens.verdict(ShownToken {

@@ -125,7 +125,7 @@ impl IntoIterator for Errors {
 
 /// The problems of one list, and those of another that are not reported yet.
 pub fn each_once(mut all: Vec<FieldError>, more: Vec<FieldError>) -> Vec<FieldError> {
-    let mut told: HashSet<FieldError> = all.iter().cloned().collect();
-    all.extend(more.into_iter().filter(|problem| told.insert(problem.clone())));
+    let mut known: HashSet<FieldError> = all.iter().cloned().collect();
+    all.extend(more.into_iter().filter(|problem| known.insert(problem.clone())));
     all
 }

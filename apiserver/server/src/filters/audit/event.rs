@@ -120,8 +120,8 @@ impl AuditEvent {
             .and_then(|status| self.0.json(status.to_json()));
         let code = answer.status().as_u16();
         let mut response = self.0.response.lock();
-        let told = recorded.map_or_else(ResponseStatus::default, ResponseStatus::of);
-        response.status = Some(told.with_code(code));
+        let recorded_status = recorded.map_or_else(ResponseStatus::default, ResponseStatus::of);
+        response.status = Some(recorded_status.with_code(code));
         response.object = object;
         status.is_some()
     }

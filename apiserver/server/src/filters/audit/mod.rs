@@ -109,12 +109,12 @@ impl Filter for Audit {
             }
             let long_running = exchange.is_long_running();
             let response = next.run(exchange).await;
-            let is_told = event.answered(&response);
+            let is_complete = event.answered(&response);
             if long_running {
                 event.write(Stage::ResponseStarted).await;
                 return response;
             }
-            if is_told || !reads_answer {
+            if is_complete || !reads_answer {
                 return response;
             }
             read_answer(&event, response).await

@@ -91,7 +91,7 @@ impl Reading<'_> {
                 answer = self.remote.waiting(answers.message()) => {
                     let answer = answer?.ok_or_else(ended)?;
                     let changed = answer.events().iter();
-                    let values = changed.flat_map(|told| told.kv().into_iter().chain(told.prev_kv()));
+                    let values = changed.flat_map(|change| change.kv().into_iter().chain(change.prev_kv()));
                     self.remote.prepare(values.collect()).await;
                     self.take(&answer, until, max)?;
                 }

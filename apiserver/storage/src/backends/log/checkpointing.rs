@@ -55,8 +55,8 @@ pub(super) fn release(engine: &Engine) {
 /// Writes a checkpoint of the state as it is now, in steps, on a thread for blocking work. The caller has the right to.
 pub(super) fn write(engine: &Arc<Engine>, purpose: Purpose) -> oneshot::Receiver<Result<(), StorageError>> {
     let (own, owner) = (Arc::clone(engine), Arc::clone(engine));
-    let (told, finished) = oneshot::channel();
-    let (mut writer, mut told) = (None, Some(told));
+    let (report, finished) = oneshot::channel();
+    let (mut writer, mut report) = (None, Some(report));
     engine.begin_checkpoint();
     let step = move || {
         let ended = match step(&own, purpose, &mut writer) {
@@ -73,8 +73,8 @@ pub(super) fn write(engine: &Arc<Engine>, purpose: Purpose) -> oneshot::Receiver
         };
         note(own.files.room.end_loan());
         release(&own);
-        if let Some(told) = told.take() {
-            drop(told.send(ended));
+        if let Some(report) = report.take() {
+            drop(report.send(ended));
         }
         WorkerStep::Done
     };

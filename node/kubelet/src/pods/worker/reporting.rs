@@ -96,8 +96,11 @@ impl PodWorker {
             self.written = Some((0, status));
             return true;
         };
-        let told = self.mirrored.take().filter(|(own, _)| own == uid(&mirror));
-        let before = told.map_or_else(|| mirror.status.clone().unwrap_or_default(), |(_, told)| told);
+        let reported = self.mirrored.take().filter(|(own, _)| own == uid(&mirror));
+        let before = reported.map_or_else(
+            || mirror.status.clone().unwrap_or_default(),
+            |(_, reported)| reported,
+        );
         // The class of a pod is decided by the API server, for once and all.
         status.qos_class = before.qos_class.clone().or(status.qos_class);
         self.written = Some((0, status.clone()));
@@ -111,9 +114,9 @@ impl PodWorker {
             .await;
         match written {
             Ok(answer) => {
-                let told = answer.status.unwrap_or(status);
-                self.written = Some((0, told.clone()));
-                self.mirrored = Some((uid(&mirror).to_owned(), told));
+                let reported = answer.status.unwrap_or(status);
+                self.written = Some((0, reported.clone()));
+                self.mirrored = Some((uid(&mirror).to_owned(), reported));
                 true
             }
             // It is written: what this node cannot decode of the mirror says nothing of that.

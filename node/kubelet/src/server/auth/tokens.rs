@@ -30,7 +30,7 @@ pub(super) enum Asker {
     /// The user's, whose token it was at the last review.
     Known(Arc<str>),
     /// The address's, which all pods of another node have in common.
-    Stranger(IpAddr),
+    Anonymous(IpAddr),
 }
 
 impl Delegated {
@@ -49,7 +49,7 @@ impl Delegated {
         let review = self.review(token);
         let asker = match self.known_tokens.user(&key, now) {
             Some(user) => Asker::Known(user),
-            None => Asker::Stranger(client_of(address)),
+            None => Asker::Anonymous(client_of(address)),
         };
         let asked = self.token_reviews.ask(asker, key, now, review);
         match asked.await? {

@@ -24,7 +24,7 @@ pub(crate) fn validate_main(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         let detail = "updates may not set certificate content";
         errors.forbidden(&Path::of("status").child("certificate"), detail);
     }
-    told_last(&mut errors, new, old);
+    approved_and_denied(&mut errors, new, old);
     errors.into_list()
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn validate_main(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
 pub(crate) fn validate_approval(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     conditions(&mut errors, new, old);
-    told_last(&mut errors, new, old);
+    approved_and_denied(&mut errors, new, old);
     errors.into_list()
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn validate_status(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     if !before.is_empty() && before != after {
         errors.forbidden(&at, "updates may not modify existing certificate content");
     }
-    told_last(&mut errors, new, old);
+    approved_and_denied(&mut errors, new, old);
     errors.into_list()
 }
 
@@ -98,7 +98,7 @@ fn certificate_problem(encoded: &str) -> Option<String> {
 }
 
 /// Upstream declares that a request is approved or denied.
-fn told_last(errors: &mut Errors, new: Ref<'_>, old: Ref<'_>) {
+fn approved_and_denied(errors: &mut Errors, new: Ref<'_>, old: Ref<'_>) {
     if is_undecided(&types(new)) && !is_undecided(&types(old)) {
         let parts = DECISIONS.map(|kind| format!(r#"conditions[{{"type": "{kind}"}}]"#));
         let shown = format!("{:?}", format!("{{{}}}", parts.join(", ")));

@@ -180,13 +180,13 @@ impl AuditLog {
     }
 
     fn send(&self, line: Option<String>) -> Written {
-        let (written, told) = oneshot::channel();
+        let (written, outcome) = oneshot::channel();
         let is_line = line.is_some();
         // Only a server that has ended takes none.
         if self.lines.send(Item { line, written }).is_err() && is_line {
             tracing::error!("an audit event came after the end of the audit log");
         }
-        Written::pending(told, self.mode)
+        Written::pending(outcome, self.mode)
     }
 
     /// Resolves when what was written before is in the file, or could not be.

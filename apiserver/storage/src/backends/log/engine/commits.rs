@@ -76,8 +76,8 @@ impl Engine {
             Submitted::After(done, answer) => (done, answer),
         };
         self.flush();
-        let told = done.await;
-        told.map_err(|_| StorageError::Unavailable("storage stopped".to_owned()))??;
+        let ended = done.await;
+        ended.map_err(|_| StorageError::Unavailable("storage stopped".to_owned()))??;
         answer
     }
 

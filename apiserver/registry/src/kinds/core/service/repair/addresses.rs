@@ -153,7 +153,7 @@ impl AddressRepair {
                     .repair(&finding, &address, Some(&service), held.as_ref())
                     .await?
             {
-                self.tell(&self.of_services, &service.object, &finding).await;
+                self.warn(&self.of_services, &service.object, &finding).await;
             }
         }
         Ok(())
@@ -172,14 +172,14 @@ impl AddressRepair {
         if let Some(finding) = verdict::of_address(&address.object, service, now)
             && self.repair(&finding, name, None, Some(&address)).await?
         {
-            self.tell(&self.of_addresses, &address.object, &finding).await;
+            self.warn(&self.of_addresses, &address.object, &finding).await;
         }
         Ok(())
     }
 
-    async fn tell(&self, teller: &EventRecorder, about: &Tree, finding: &Finding) {
+    async fn warn(&self, recorder: &EventRecorder, about: &Tree, finding: &Finding) {
         if let Some((reason, note)) = &finding.event {
-            teller.warn(about, reason, note).await;
+            recorder.warn(about, reason, note).await;
         }
     }
 

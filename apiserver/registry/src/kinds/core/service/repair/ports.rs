@@ -27,7 +27,7 @@ pub(super) struct PortRepair {
     registry: Registry,
     ctx: RequestContext,
     services: Store,
-    teller: EventRecorder,
+    recorder: EventRecorder,
     leaks: Leaks,
 }
 
@@ -37,7 +37,7 @@ impl PortRepair {
             registry: registry.clone(),
             ctx: context(registry),
             services: core_store(registry, "services")?,
-            teller: EventRecorder::new(registry, DOOR, COMPONENT, "")?,
+            recorder: EventRecorder::new(registry, DOOR, COMPONENT, "")?,
             leaks: Leaks::new(),
         })
     }
@@ -82,7 +82,7 @@ impl PortRepair {
         }
         self.leaks = rebuilt.leaks;
         for (service, reason, message) in rebuilt.found {
-            self.teller.warn(&services[service], reason, &message).await;
+            self.recorder.warn(&services[service], reason, &message).await;
         }
         Ok(true)
     }
