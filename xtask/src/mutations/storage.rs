@@ -420,7 +420,7 @@ const TABLE: &[Mutation] = &[
     Mutation {
         name: "a checkpoint holds plain records",
         file: "checkpoint.rs",
-        from: "let entry = seal::sealed(encryption, entry);",
+        from: "let entry = seal::sealed(encryption, entry)?;",
         to: "let entry = Arc::clone(entry);",
         proof: ENCRYPTION,
     },
@@ -441,8 +441,8 @@ const TABLE: &[Mutation] = &[
     Mutation {
         name: "a batch holds plain records",
         file: "writer.rs",
-        from: "entry: seal::sealed(encryption, entry),",
-        to: "entry: seal::sealed(encryption.filter(|_| false), entry),",
+        from: "entry: seal::sealed(encryption, entry)",
+        to: "entry: seal::sealed(encryption.filter(|_| false), entry)",
         proof: ENCRYPTION,
     },
     Mutation {
