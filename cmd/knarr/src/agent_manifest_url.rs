@@ -1,6 +1,7 @@
 //! Flags of `knarr agent` about static pods of a URL. Names are the kubelet's.
 
 use crate::agent_eviction::duration;
+use crate::secret::Secret;
 use clap::Args;
 use node_kubelet::static_pods::StaticPodUrl;
 use serde_json::Value;
@@ -12,16 +13,15 @@ pub(crate) struct ManifestUrlArguments {
     #[arg(long)]
     manifest_url: Option<String>,
     /// Headers of its requests: name:value,…; it may be given several times
-    #[arg(long, value_name = "HEADERS", value_parser = headers, requires = "manifest_url")]
-    manifest_url_header: Vec<Headers>,
+    #[arg(long, value_name = "HEADERS", value_parser = readable_headers, requires = "manifest_url")]
+    manifest_url_header: Vec<Secret>,
     /// Time between two requests of --manifest-url
     #[arg(long, default_value = "20s", value_parser = duration)]
     http_check_frequency: Duration,
 }
 
 /// Names and values of headers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Headers(Vec<(String, String)>);
+type Headers = Vec<(String, String)>;
 
 impl ManifestUrlArguments {
     /// The source, where there is one.
@@ -29,15 +29,23 @@ impl ManifestUrlArguments {
         let headers = self.manifest_url_header.iter();
         Some(StaticPodUrl {
             url: self.manifest_url.clone().filter(|url| !url.is_empty())?,
-            headers: headers.flat_map(|own| own.0.iter().cloned()).collect(),
+            headers: headers
+                .filter_map(|own| headers_of(own.reveal()).ok())
+                .flatten()
+                .collect(),
             period: self.http_check_frequency,
             decode,
         })
     }
 }
 
+/// The text of headers, if they can be read.
+fn readable_headers(text: &str) -> Result<Secret, String> {
+    headers_of(text).map(|_| Secret::from(text.to_owned()))
+}
+
 /// Headers as upstream's flag has them, or as the object of a KubeletConfiguration, whose values may have commas.
-fn headers(text: &str) -> Result<Headers, String> {
+fn headers_of(text: &str) -> Result<Headers, String> {
     if text.starts_with('{') {
         return of_object(text);
     }
@@ -48,7 +56,7 @@ fn headers(text: &str) -> Result<Headers, String> {
             .ok_or("malformed pair, expect string:string")?;
         Ok((name.trim().to_owned(), value.trim().to_owned()))
     });
-    pairs.collect::<Result<_, String>>().map(Headers)
+    pairs.collect()
 }
 
 fn of_object(text: &str) -> Result<Headers, String> {
@@ -57,7 +65,7 @@ fn of_object(text: &str) -> Result<Headers, String> {
     let pairs = map
         .into_iter()
         .flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)));
-    Ok(Headers(pairs.collect()))
+    Ok(pairs.collect())
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod node_arguments;
 mod open_files;
 mod own_certificate;
 mod process_table;
+mod secret;
 mod server;
 mod stop;
 mod storage;

@@ -1,5 +1,6 @@
 //! The flags by which a node joins.
 
+use crate::secret::Secret;
 use crate::token::{JoinToken, authority_hash};
 use anyhow::Context;
 use clap::Args;
@@ -10,8 +11,8 @@ use std::str::FromStr;
 /// The server's usual port.
 const PORT: u16 = 6443;
 
-/// See the module. `{:?}` shows no token.
-#[derive(Args, Clone)]
+/// See the module.
+#[derive(Args, Debug, Clone)]
 pub(crate) struct JoinArguments {
     /// Server of the cluster that this node joins: https://HOST:PORT
     ///
@@ -21,21 +22,13 @@ pub(crate) struct JoinArguments {
     pub(crate) server: Option<String>,
     /// Token by which the node joins, as `knarr token create` prints it; later starts need none
     #[arg(long, conflicts_with = "token_file")]
-    token: Option<String>,
+    token: Option<Secret>,
     /// File with the token, which then is in no list of processes
     #[arg(long)]
     token_file: Option<PathBuf>,
     /// Hash of the cluster's authority for a token without one: sha256:HEX
     #[arg(long)]
     discovery_token_ca_cert_hash: Option<String>,
-}
-
-impl fmt::Debug for JoinArguments {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinArguments")
-            .field("server", &self.server)
-            .finish_non_exhaustive()
-    }
 }
 
 impl JoinArguments {
@@ -50,7 +43,7 @@ impl JoinArguments {
             std::fs::read_to_string(path).with_context(|| format!("--token-file {}", path.display()))
         };
         let text = match (&self.token, &self.token_file) {
-            (Some(text), _) => text.clone(),
+            (Some(token), _) => token.reveal().to_owned(),
             (None, Some(path)) => read(path)?,
             (None, None) => return Ok(None),
         };

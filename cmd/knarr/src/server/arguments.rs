@@ -5,6 +5,7 @@ use super::paths::Paths;
 use crate::config_file::ConfigArguments;
 use crate::forwarded::Forwarded;
 use crate::node_arguments::NodeArguments;
+use crate::secret::without_credentials;
 use anyhow::{Context, bail};
 use apiserver_server::{ADMISSION_PLUGINS, ServerConfig};
 use apiserver_storage::encryption::Encryption;
@@ -265,7 +266,7 @@ impl ServerArguments {
         let silent = || {
             format!(
                 "--etcd-servers {}: nothing answers there as etcd would; start it, or check address and certificates",
-                self.etcd_servers.join(",")
+                without_credentials(&self.etcd_servers.join(","))
             )
         };
         let storage = EtcdStorage::connect(runtime, &options)
