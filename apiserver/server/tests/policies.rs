@@ -417,7 +417,7 @@ async fn policy_of_wrong_expressions_is_refused() {
         ),
         (
             json!({"policyName": "p"}),
-            "spec.validationActions: Required value: at least one validation action is required",
+            "spec.validationActions: Required value",
         ),
         (
             json!({"policyName": "p", "validationActions": ["Deny", "Warn"]}),

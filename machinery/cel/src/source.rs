@@ -125,7 +125,10 @@ impl std::fmt::Display for Issues {
 
 fn shown(issue: &Issue, source: &Source) -> String {
     let Location { line, column } = issue.location;
-    let mut out = format!("ERROR: <input>:{line}:{}: {}", column + 1, issue.message);
+    // The end of an empty text is before its first column.
+    let is_empty = line == 1 && source.snippet(1).is_none_or(|own| own.is_empty());
+    let shown_column = if is_empty { 0 } else { column + 1 };
+    let mut out = format!("ERROR: <input>:{line}:{shown_column}: {}", issue.message);
     let Some(snippet) = source.snippet(line).filter(|own| own.len() <= MAX_SNIPPET) else {
         return out;
     };

@@ -3,6 +3,8 @@
 //! An error is its code, reason and message, its causes and warnings; a message that follows from the causes is left out,
 //! and so are details that name the object. A success is what its body has that the answer without the change has not:
 //! each server's answers are compared with its own, and the answer without the change is what the lives compare.
+//! Objects in the message of a cause are left out: upstream prints many in the form of its internal types, and the
+//! difference of two of those behind what is forbidden.
 
 use serde_json::{Map, Value, json};
 
@@ -108,6 +110,7 @@ fn error(status: &Value, compact: &mut Map<String, Value>) {
         compact.insert("message".into(), told.into());
     }
     if !causes.is_empty() {
+        let causes: Vec<_> = causes.into_iter().map(without_object).collect();
         compact.insert("causes".into(), json!(causes));
     }
     if let Some(details) = details.as_object_mut() {
@@ -117,6 +120,26 @@ fn error(status: &Value, compact: &mut Map<String, Value>) {
             compact.insert("details".into(), details.clone().into());
         }
     }
+}
+
+/// A cause without the object that its message shows.
+fn without_object([reason, field, message]: [String; 3]) -> [String; 3] {
+    let end = match message.starts_with("Forbidden: ") {
+        true => message.find('\n').unwrap_or(message.len()),
+        false => message.len(),
+    };
+    let message = &message[..end];
+    let shown = |(head, rest): (&str, &str)| {
+        let is_object = rest.starts_with('{') || rest.starts_with("[{");
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        (is_object && values.next()?.is_ok())
+            .then(|| format!("{head}: {{…}}{}", &rest[values.byte_offset()..]))
+    };
+    let message = message
+        .split_once(": ")
+        .and_then(shown)
+        .unwrap_or_else(|| message.to_owned());
+    [reason, field, message]
 }
 
 fn cause(cause: &Value) -> [String; 3] {
@@ -219,6 +242,26 @@ mod tests {
         let mut other = body;
         other["message"] = "another".into();
         assert_eq!(compact(&seen(422, other), None)["message"], "another");
+    }
+
+    #[track_caller]
+    fn check_message(message: &str, expected: &str) {
+        let [_, _, found] = without_object(["r".into(), "f".into(), message.into()]);
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn message_of_a_cause_has_no_object() {
+        let shown = "Invalid value: {\"Type\":\"a: b}\",\"Of\":{}}: must be x";
+        check_message(shown, "Invalid value: {…}: must be x");
+        check_message("Invalid value: [{\"A\":1}]: x", "Invalid value: {…}: x");
+        check_message("Invalid value: []: x", "Invalid value: []: x");
+        check_message("Invalid value: {a}: x", "Invalid value: {a}: x");
+        check_message("Invalid value: \"{}\": x\ny", "Invalid value: \"{}\": x\ny");
+        check_message(
+            "Forbidden: may not change\n  core.X{",
+            "Forbidden: may not change",
+        );
     }
 
     #[test]

@@ -68,12 +68,29 @@ fn bytes(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Position where Go's decoder stops: the first illegal byte, or the end of a short last group.
+/// Position where Go's decoder stops: the first illegal byte, what is behind the padding, or the end of a short last group.
 fn illegal_base64_at(text: &str) -> usize {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'\r' | b'\n');
-    text.bytes()
-        .position(|byte| !legal(byte))
-        .unwrap_or(text.len() / 4 * 4)
+    let bytes = text.as_bytes();
+    let is_break = |byte: u8| matches!(byte, b'\r' | b'\n');
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/') || is_break(byte);
+    // The next byte that is no line break.
+    let next = |from: usize| {
+        let breaks = bytes[from..].iter().take_while(|byte| is_break(**byte));
+        from + breaks.count()
+    };
+    let Some(at) = bytes.iter().position(|byte| !is_legal(*byte)) else {
+        return text.len() / 4 * 4;
+    };
+    let before = bytes[..at].iter().filter(|byte| !is_break(**byte)).count();
+    match (bytes[at], before % 4) {
+        (b'=', 3) => next(at + 1),
+        (b'=', 2) => match next(at + 1) {
+            second if bytes.get(second) == Some(&b'=') => next(second + 1),
+            second if second < bytes.len() => second - 1,
+            end => end,
+        },
+        _ => at,
+    }
 }
 
 /// JSON text without white space between its tokens; the text must be valid JSON.

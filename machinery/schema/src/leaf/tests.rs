@@ -46,6 +46,10 @@ fn times_are_in_utc_and_whole_seconds() {
             r#"error: parsing time "soon" as "2006-01-02T15:04:05Z07:00": cannot parse "soon" as "2006""#,
         ),
         (
+            "2020-01-01T00:00:00.5Zx",
+            r#"error: parsing time "2020-01-01T00:00:00.5Zx": extra text: "x""#,
+        ),
+        (
             "2023-02-29T00:00:00Z",
             r#"error: parsing time "2023-02-29T00:00:00Z": day out of range"#,
         ),
@@ -87,5 +91,17 @@ fn durations_are_written_as_go_writes_them() {
 #[test]
 fn bytes_are_base64() {
     check(Shape::Bytes, "aGk=", "aGk=");
-    check(Shape::Bytes, "a*", "error: illegal base64 data at input byte 1");
+    for (text, at) in [
+        ("a*", 1),
+        ("aGk=x", 4),
+        ("aGk=\nx", 5),
+        ("aA=x", 2),
+        ("aA=\nx", 3),
+        ("aA=", 3),
+        ("aA==x", 4),
+        ("a===", 1),
+    ] {
+        let expected = format!("error: illegal base64 data at input byte {at}");
+        check(Shape::Bytes, text, &expected);
+    }
 }

@@ -75,10 +75,39 @@ fn refusal(text: &str, layout: &str) -> String {
     let (from, part) = match layout {
         LAYOUT_MICRO if whole => (26, "Z07:00"),
         LAYOUT_MICRO => (19, ".000000"),
-        _ => (19, "Z07:00"),
+        // Go takes a fraction where the layout has none.
+        _ => (19 + fraction_length(fraction), "Z07:00"),
     };
-    let rest = super::go_quote(text.get(from..).unwrap_or_default());
+    let rest = text.get(from..).unwrap_or_default();
+    let zone = if part == "Z07:00" { zone_length(rest) } else { 0 };
+    if zone > 0 && zone < rest.len() {
+        let extra = super::go_quote(&rest[zone..]);
+        return format!("parsing time {quoted}: extra text: {extra}");
+    }
+    let rest = super::go_quote(rest);
     format!("parsing time {quoted} as \"{layout}\": cannot parse {rest} as \"{part}\"")
+}
+
+/// Bytes of a fraction of a second: a point and digits.
+fn fraction_length(text: &[u8]) -> usize {
+    let digits = text
+        .iter()
+        .skip(1)
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    match text.first() {
+        Some(b'.') if digits > 0 => digits + 1,
+        _ => 0,
+    }
+}
+
+/// Bytes of the zone at the beginning of a text; none where there is no zone.
+fn zone_length(text: &str) -> usize {
+    match text.as_bytes() {
+        [b'Z', ..] => 1,
+        [b'+' | b'-', a, b, b':', c, d, ..] if [a, b, c, d].iter().all(|own| own.is_ascii_digit()) => 6,
+        _ => 0,
+    }
 }
 
 fn out_of_range(text: &str) -> Option<&'static str> {

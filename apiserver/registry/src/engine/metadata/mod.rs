@@ -1,5 +1,6 @@
 //! Metadata that the server owns: names, uids, times, generation; [`validation`] checks the rest.
 
+pub mod owners;
 pub mod validation;
 
 use crate::engine::context::RequestContext;

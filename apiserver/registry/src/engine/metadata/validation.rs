@@ -231,20 +231,16 @@ fn validate_owners(meta: Ref<'_>, path: &FieldPath) -> Errors {
 
 fn validate_owner(owner: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     let api_version = owner.str("apiVersion");
-    let version = api_version.rsplit('/').next().unwrap_or_default();
-    let detail = if api_version.matches('/').count() > 1 {
-        Some(format!("unexpected GroupVersion string: {api_version}"))
-    } else {
-        version.is_empty().then(|| "version must not be empty".to_owned())
-    };
-    if let Some(detail) = detail {
+    // `/` alone is upstream's other word for no version.
+    let is_malformed = api_version.matches('/').count() > 1 || api_version.ends_with('/');
+    if is_malformed {
         problems.push(FieldError::invalid(
             &path.child("apiVersion"),
             api_version,
-            detail,
+            "must be <group>/<version> or <version>",
         ));
     }
-    for field in ["kind", "name", "uid"] {
+    for field in ["apiVersion", "kind", "name", "uid"] {
         if owner.str(field).is_empty() {
             problems.push(FieldError::required(&path.child(field), "must not be empty"));
         }

@@ -5,6 +5,7 @@ use crate::engine::admission::{Door, Mutated, Operation};
 use crate::engine::allocation::AllocationChange;
 use crate::engine::context::RequestContext;
 use crate::engine::error::RegistryError;
+use crate::engine::metadata::owners::{Moment, remove_repeated_owners};
 use crate::engine::options::CreateOptions;
 use crate::engine::scope::Scope;
 use crate::engine::strategy::ObjectPart;
@@ -28,6 +29,7 @@ impl Store {
         door: Door<'_>,
     ) -> Result<Written, RegistryError> {
         metadata::wipe(&mut object);
+        remove_repeated_owners(ctx, &mut object, Moment::Sent);
         let object = self.track_new(ctx, door, &options.field_manager, object).await?;
         self.create_tracked(ctx, scope, object, options, door).await
     }
@@ -51,7 +53,8 @@ impl Store {
                 detail,
             ));
         }
-        if !metadata::resource_version(&object).is_empty() {
+        // Upstream's dry run is stopped before its storage, which looks at the revision.
+        if !options.dry_run && !metadata::resource_version(&object).is_empty() {
             return Err(RegistryError::Unclassified(
                 "resourceVersion should not be set on objects to be created".into(),
             ));
@@ -65,6 +68,7 @@ impl Store {
         attributes.addressed = options.addressed;
         attributes.options = options.into();
         let mutated = self.mutate(ctx, door, attributes, &mut object, None).await?;
+        remove_repeated_owners(ctx, &mut object, Moment::Mutated);
         // A webhook may have moved it: stored here it would be listed there.
         metadata::validation::match_namespace(&mut object, &self.row, self.place(scope)?)?;
         let generated =
@@ -120,7 +124,7 @@ impl Store {
             let write = self.put(key, self.encode(&object)?, Expect::Absent);
             self.check_room(ctx, &admitted, write, with).await?;
             return Ok(Written::Shown {
-                object,
+                object: self.as_read(object)?,
                 created: true,
             });
         }

@@ -378,6 +378,14 @@ impl Store {
         }
     }
 
+    /// An object as it would be read once it is stored: another version may keep more of it, or less.
+    pub(super) fn as_read(&self, object: Tree) -> Result<Tree, RegistryError> {
+        match self.row.stored.conversion {
+            Some(_) => codec::convert(&self.row, &self.row, &object),
+            None => Ok(object),
+        }
+    }
+
     /// Fields behind a feature gate that is off are not stored, unless the live object uses them.
     pub(crate) fn drop_disabled_fields(&self, object: &mut Tree, old: Option<&Tree>) {
         if !self.row.custom {

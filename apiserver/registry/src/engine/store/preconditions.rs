@@ -3,9 +3,19 @@
 use super::Store;
 use crate::engine::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
 use crate::engine::metadata;
-use crate::engine::options::Preconditions;
+use crate::engine::options::{Preconditions, UpdateOptions};
+use apiserver_storage::Key;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::Tree;
+
+/// A key as a refused precondition shows it: upstream's dry run is stopped above the storage that has a prefix.
+fn shown_key<'a>(key: &'a Key, options: &UpdateOptions) -> &'a str {
+    let key = key.as_str();
+    match options.dry_run {
+        true => key.strip_prefix("/registry").unwrap_or(key),
+        false => key,
+    }
+}
 
 impl Store {
     /// A revision in the candidate must be the live one; none is the live one where the kind allows it.
@@ -56,8 +66,9 @@ impl Store {
         wanted: &Preconditions,
         old: &Tree,
         name: &str,
-        key: &str,
+        (key, options): (&Key, &UpdateOptions),
     ) -> Result<(), RegistryError> {
+        let key = shown_key(key, options);
         let refuse = |what: &str, wanted: &str, found: &str| {
             let detail = format!(
                 "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \

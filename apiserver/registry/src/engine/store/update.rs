@@ -6,11 +6,11 @@ use crate::engine::admission::{Admitted, Door, Operation};
 use crate::engine::allocation::AllocationChange;
 use crate::engine::context::{LARGE_BODY_BYTES, RequestContext};
 use crate::engine::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
-use crate::engine::managed_fields;
-use crate::engine::metadata;
+use crate::engine::metadata::owners::{Moment, remove_repeated_owners};
 use crate::engine::options::{CreateOptions, UpdateOptions};
 use crate::engine::scope::Scope;
 use crate::engine::strategy::ObjectPart;
+use crate::engine::{managed_fields, metadata};
 use apiserver_storage::{Entry, Expect, ReadAt, Write};
 use machinery_schema::Tree;
 use std::sync::Arc;
@@ -68,7 +68,8 @@ impl Store {
             ctx.in_time()?;
             let Some(live) = self.read_live(&key).await? else {
                 let nothing = Tree::new(&self.row.schema, self.row.ty);
-                self.check_preconditions(&change.preconditions(), &nothing, target.name, key.as_str())?;
+                let preconditions = change.preconditions();
+                self.check_preconditions(&preconditions, &nothing, target.name, (&key, options))?;
                 return self.create_on_update(ctx, target, change, options, door).await;
             };
             if let Some(written) = self.update_once(ctx, update, &live).await? {
@@ -92,11 +93,15 @@ impl Store {
         ctx.heavy_from(live.record.len(), LARGE_BODY_BYTES).await?;
         let old = self.decode(live)?;
         let preconditions = update.change.preconditions();
-        self.check_preconditions(&preconditions, &old, update.target.name, live.key.as_str())?;
+        let place = (&live.key, update.options);
+        self.check_preconditions(&preconditions, &old, update.target.name, place)?;
         let candidate = self.candidate(ctx, update, &old).await?;
         let (object, admitted) = self.admit_candidate(ctx, update, candidate, &old).await?;
-        for warning in self.row.strategy.warnings(object.root(), Some(old.root())) {
-            ctx.warnings.add(warning);
+        // Upstream's strategies of subresources warn of nothing.
+        if update.target.part == ObjectPart::Main || self.row.custom {
+            for warning in self.row.strategy.warnings(object.root(), Some(old.root())) {
+                ctx.warnings.add(warning);
+            }
         }
         if self.is_released(&object, &old) {
             let dry_run = update.options.dry_run;
@@ -120,7 +125,10 @@ impl Store {
         update: Update<'_>,
         old: &Tree,
     ) -> Result<Tree, RegistryError> {
-        let candidate = update.change.apply(ctx, Some(old)).await?;
+        let mut candidate = update.change.apply(ctx, Some(old)).await?;
+        if update.change.is_sent_whole() {
+            remove_repeated_owners(ctx, &mut candidate, Moment::Sent);
+        }
         let manager = &update.options.field_manager;
         let changed = (update.target, update.change);
         let tracked = self.track_changed(ctx, update.door, manager, changed, (old, candidate));
@@ -148,6 +156,7 @@ impl Store {
         }
         let mutated = self.mutate(ctx, update.door, attributes, &mut candidate, Some(admitted_old));
         let mutated = mutated.await?;
+        remove_repeated_owners(ctx, &mut candidate, Moment::Mutated);
         let mut object = change.stored(candidate, old)?;
         self.check_revision(&mut object, old, target.name)?;
         self.prepare_changed(ctx, target.part, &mut object, old);
@@ -179,7 +188,7 @@ impl Store {
             let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
             self.check_room(ctx, admitted, write, with).await?;
             return Ok(Some(Written::Shown {
-                object,
+                object: self.as_read(object)?,
                 created: false,
             }));
         }

@@ -20,6 +20,11 @@ pub trait UpdatedObject: Send + Sync {
         false
     }
 
+    /// Reports whether the client sent the candidate as it is.
+    fn is_sent_whole(&self) -> bool {
+        false
+    }
+
     /// The kind of the candidate, where it is not the stored kind but a subresource's own (`Scale`).
     fn kind(&self) -> Option<GroupVersionKind> {
         None
@@ -54,6 +59,10 @@ pub struct Replacement(pub Tree);
 impl UpdatedObject for Replacement {
     async fn apply(&self, _: &RequestContext, _: Option<&Tree>) -> Result<Tree, RegistryError> {
         Ok(self.0.clone())
+    }
+
+    fn is_sent_whole(&self) -> bool {
+        true
     }
 
     fn preconditions(&self) -> Preconditions {

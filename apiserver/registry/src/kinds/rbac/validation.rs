@@ -1,6 +1,6 @@
 //! Validation of roles and bindings (upstream's `pkg/apis/rbac/validation`).
 
-use crate::shared::validation::{Errors, Path, label_selector};
+use crate::shared::validation::{Errors, Path, label_selector, parse_label_selector};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
@@ -27,7 +27,12 @@ pub fn validate_cluster_role(role: Ref<'_>) -> Vec<FieldError> {
             );
         }
         for (index, selector) in aggregation.list("clusterRoleSelectors").enumerate() {
-            label_selector(&mut errors, &list.index(index), selector);
+            let at = list.index(index);
+            label_selector(&mut errors, &at, selector);
+            if parse_label_selector(Some(selector)).is_none() {
+                // Upstream shows what it has made of the selector, which is nothing.
+                errors.invalid(&at, Shown("null".to_owned()), "invalid label selector.");
+            }
         }
     }
     let mut all = rules(role, false);
@@ -110,9 +115,16 @@ pub fn validate_binding(binding: Ref<'_>, namespaced: bool) -> Vec<FieldError> {
         );
     }
     let subjects = Path::of("subjects");
+    // Upstream declares that subjects have names, so that it comes last.
+    let mut declared = Errors::new();
     for (index, subject) in binding.list("subjects").enumerate() {
-        validate_subject(&mut errors, &subjects.index(index), subject, namespaced);
+        let at = subjects.index(index);
+        if subject.str("name").is_empty() {
+            declared.required(&at.child("name"), "");
+        }
+        validate_subject(&mut errors, &at, subject, namespaced);
     }
+    errors.extend(declared);
     errors.into_list()
 }
 
@@ -139,14 +151,11 @@ pub fn validate_binding_update(binding: Ref<'_>, old: Ref<'_>, namespaced: bool)
 
 fn validate_subject(errors: &mut Errors, path: &Path<'_>, subject: Ref<'_>, namespaced: bool) {
     let (kind, name, group) = (subject.str("kind"), subject.str("name"), subject.str("apiGroup"));
-    if name.is_empty() {
-        errors.required(&path.child("name"), "");
-    }
     let expected = match kind {
         "ServiceAccount" => "",
         "User" | "Group" => GROUP,
         other => {
-            errors.not_supported(&path.child("kind"), other, &["Group", "ServiceAccount", "User"]);
+            errors.not_supported(&path.child("kind"), other, &["ServiceAccount", "User", "Group"]);
             return;
         }
     };

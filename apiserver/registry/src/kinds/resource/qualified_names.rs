@@ -88,11 +88,6 @@ pub(super) fn extended_resource_name(errors: &mut Errors, path: &Path<'_>, name:
     if !name.contains('/') {
         let detail = "a name must be a domain-prefixed path, such as 'example.com/my-prop'";
         errors.invalid(path, name, detail);
-        if name.is_empty() {
-            let problems = syntax::qualified_name("-");
-            errors.all_invalid(path, name, problems);
-        }
-        return;
     }
     if name.contains("kubernetes.io/") {
         errors.invalid(path, name, "must not have \"kubernetes.io/\" domain");

@@ -33,7 +33,7 @@ pub use selectors::{
 };
 pub use signers::{signer_name, trust_bundle_name_problems, trust_bundle_signer};
 pub use values::{
-    immutable, int_or_percent, is_empty_object, is_zero_amount, non_negative, non_negative_int,
-    not_over_100_percent, one_of, present, quantity, range,
+    immutable, immutable_text, int_or_percent, is_empty_object, is_zero_amount, non_negative,
+    non_negative_int, not_over_100_percent, one_of, present, quantity, range,
 };
 pub use webhooks::{webhook_service_problems, webhook_url_problems};

@@ -73,12 +73,14 @@ fn requirement(errors: &mut Errors, path: &Path<'_>, expression: Ref<'_>) {
 /// A `LabelSelector` as something that matches; `None` when it is not valid. An absent one matches nothing and is `None` too.
 pub fn parse_label_selector(selector: Option<Ref<'_>>) -> Option<LabelSelector> {
     let selector = selector.filter(|selector| !selector.is_null())?;
-    let pairs = selector.get("matchLabels").into_iter().flat_map(Ref::entries);
-    let mut parsed =
-        LabelSelector::from_pairs(pairs.map(|(key, value)| (key, value.as_str().unwrap_or_default())));
-    parsed
-        .require_all(selector.list("matchExpressions").map(read_requirement))
-        .ok()?;
+    let labels = selector.get("matchLabels").into_iter().flat_map(Ref::entries);
+    let labels = labels.map(|(key, value)| {
+        let value = value.as_str().unwrap_or_default().to_owned();
+        Ok((key, Operator::Equals, vec![value]))
+    });
+    let expressions = selector.list("matchExpressions").map(read_requirement);
+    let mut parsed = LabelSelector::from_pairs::<String, String>([]);
+    parsed.require_all(labels.chain(expressions)).ok()?;
     Some(parsed)
 }
 

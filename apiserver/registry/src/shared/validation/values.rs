@@ -67,6 +67,21 @@ pub fn immutable(
     }
 }
 
+/// A string that may not change and that is no pointer: an absent one is empty.
+pub fn immutable_text(
+    errors: &mut Errors,
+    path: &Path<'_>,
+    new: Option<Ref<'_>>,
+    old: Option<Ref<'_>>,
+    detail: &str,
+) {
+    let text = |value: Option<Ref<'_>>| value.and_then(Ref::as_str).unwrap_or_default().to_owned();
+    let (new, old) = (text(new), text(old));
+    if new != old {
+        errors.invalid(path, new, detail);
+    }
+}
+
 /// The amount in a string value.
 pub fn quantity(value: Ref<'_>) -> Option<Quantity> {
     value.as_str()?.parse().ok()

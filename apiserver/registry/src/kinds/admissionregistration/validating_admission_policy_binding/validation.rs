@@ -57,6 +57,6 @@ fn actions(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         errors.invalid(path, Shown(shown), detail);
     }
     if seen.is_empty() {
-        errors.required(path, "at least one validation action is required");
+        errors.required(path, "");
     }
 }

@@ -31,12 +31,21 @@ pub fn validate(set: Ref<'_>) -> Vec<FieldError> {
 
 /// Every problem of a change: those of the new one, and what pods and claims are known by stays.
 pub fn validate_update(set: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = validate(set);
+    let mut errors = workload::validate(set, validate_rest);
     errors.extend(workload::fixed(set, old, &FIXED));
     errors
 }
 
 fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    with_claims(errors, path, spec, true);
+}
+
+/// The spec without its templates of claims, which stay as they were stored.
+fn validate_rest(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    with_claims(errors, path, spec, false);
+}
+
+fn with_claims(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, are_new: bool) {
     match spec.str("podManagementPolicy") {
         "" => errors.required(&path.child("podManagementPolicy"), ""),
         "OrderedReady" | "Parallel" => {}
@@ -48,7 +57,8 @@ fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     update_strategy(errors, &path.child("updateStrategy"), spec);
     retention(errors, &path.child("persistentVolumeClaimRetentionPolicy"), spec);
     let claims = path.child("volumeClaimTemplates");
-    for (index, template) in spec.list("volumeClaimTemplates").enumerate() {
+    let templates = spec.list("volumeClaimTemplates").enumerate();
+    for (index, template) in templates.filter(|_| are_new) {
         if let Some(spec) = template.get("spec") {
             claim::validate_spec(errors, &claims.index(index).child("spec"), spec);
         }

@@ -39,6 +39,9 @@ fn member_of(kind: &str) -> &'static str {
     }
 }
 
+/// Members that describe metrics, in the order in which upstream looks for them.
+const MEMBERS: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
+
 fn metric_source(errors: &mut Errors, path: &Path<'_>, metric: Ref<'_>) {
     let kind = metric.str("type");
     if kind.is_empty() {
@@ -49,15 +52,20 @@ fn metric_source(errors: &mut Errors, path: &Path<'_>, metric: Ref<'_>) {
         return;
     }
     let member = member_of(kind);
-    let at = path.child(member);
-    match present(metric, member) {
-        None => errors.required(&at, "must populate information for the given metric source"),
-        Some(source) => {
-            measured(errors, &at, member, source);
-            let (target, target_path) = (present(source, "target"), at.child("target"));
-            metric_target(errors, &target_path, target);
-            amounts(errors, &target_path, member, target);
-        }
+    // Of several the first is validated, whichever the type says.
+    let given = MEMBERS
+        .into_iter()
+        .find_map(|own| Some((own, present(metric, own)?)));
+    if let Some((own, source)) = given {
+        let at = path.child(own);
+        measured(errors, &at, own, source);
+        let (target, target_path) = (present(source, "target"), at.child("target"));
+        metric_target(errors, &target_path, target);
+        amounts(errors, &target_path, own, target);
+    }
+    if present(metric, member).is_none() {
+        let detail = "must populate information for the given metric source";
+        errors.required(&path.child(member), detail);
     }
     for kind in METRICS {
         let other = member_of(kind);

@@ -244,13 +244,12 @@ fn pods(errors: &mut Errors, path: &Path<'_>, now: Job<'_>, was: Job<'_>) {
         let detail = "terminating>0 is invalid for finished job";
         errors.invalid(&path.child("terminating"), ending, detail);
     }
-    let ready = now.count("ready");
-    if differ(now, was, &["ready", "active"]) && ready > now.count("active") {
-        errors.invalid(
-            &path.child("ready"),
-            ready,
-            "cannot set more ready pods than active",
-        );
+    let ready = now.status("ready").and_then(Ref::as_i64);
+    if let Some(ready) = ready.filter(|ready| *ready > now.count("active"))
+        && differ(now, was, &["ready", "active"])
+    {
+        let detail = "cannot set more ready pods than active";
+        errors.invalid(&path.child("ready"), ready, detail);
     }
 }
 

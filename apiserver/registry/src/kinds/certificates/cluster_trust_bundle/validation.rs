@@ -1,7 +1,7 @@
 //! Validation of ClusterTrustBundles (upstream's `pkg/apis/certificates/validation`).
 
 use crate::kinds::certificates::x509;
-use crate::shared::validation::{Errors, Path, immutable, signer_name, trust_bundle_name_problems};
+use crate::shared::validation::{Errors, Path, immutable_text, signer_name, trust_bundle_name_problems};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 use machinery_x509::{PemBlock, pem_blocks};
@@ -90,7 +90,7 @@ pub fn validate_update(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         anchors(&mut errors, new);
     }
     let path = ["spec", "signerName"];
-    immutable(
+    immutable_text(
         &mut errors,
         &Path::of("spec").child("signerName"),
         new.at(&path),

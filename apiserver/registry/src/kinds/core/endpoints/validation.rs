@@ -33,8 +33,9 @@ fn validate_address(errors: &mut Errors, path: &Path<'_>, address: Ref<'_>) {
     if !address.str("hostname").is_empty() {
         dns_label(errors, &path.child("hostname"), address.str("hostname"));
     }
-    if !address.str("nodeName").is_empty() {
-        dns_subdomain(errors, &path.child("nodeName"), address.str("nodeName"));
+    // A pointer in Go: an empty name is a malformed one.
+    if let Some(name) = address.get("nodeName").and_then(Ref::as_str) {
+        dns_subdomain(errors, &path.child("nodeName"), name);
     }
     special_address(errors, &at, text);
 }

@@ -1,6 +1,6 @@
 //! Validation of Events, in the core group and in events.k8s.io (upstream's `events.go` of validation).
 
-use crate::shared::validation::{Errors, Path, immutable, present};
+use crate::shared::validation::{Errors, Path, immutable, immutable_text, present};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::{Kind, Ref};
 
@@ -77,6 +77,16 @@ const FIXED: [(&str, &str); 12] = [
     ("reportingController", "reportingController"),
 ];
 
+/// Those that are strings.
+const TEXTS: [&str; 6] = [
+    "reason",
+    "note",
+    "type",
+    "action",
+    "reportingController",
+    "reportingInstance",
+];
+
 /// Every problem of an Event changed through events.k8s.io, where all but its series stays.
 pub fn validate_events_update(event: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
@@ -91,7 +101,12 @@ pub fn validate_events_update(event: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         .chain([("reportingInstance", "reportingInstance")])
     {
         let (new, was) = (value(event, name), value(old, name));
-        immutable(&mut errors, &Path::of(shown), new, was, "field is immutable");
+        let rule = if TEXTS.contains(&name) {
+            immutable_text
+        } else {
+            immutable
+        };
+        rule(&mut errors, &Path::of(shown), new, was, "field is immutable");
     }
     errors.into_list()
 }

@@ -4,6 +4,7 @@ pub(super) mod columns;
 mod defaults;
 mod sources;
 pub mod validation;
+mod warnings;
 
 use crate::engine::context::RequestContext;
 use crate::engine::kind::Kind;
@@ -25,6 +26,7 @@ pub(crate) static KIND: Kind = Kind::of("", "persistentvolumes")
     .prepare_for_update(note_phase)
     .fields_not_enforced(not_enforced)
     .default_lines(&[defaults::LINES])
+    .warnings(|volume, _| warnings::of(volume))
     .columns(columns::cells);
 
 /// A volume begins pending.

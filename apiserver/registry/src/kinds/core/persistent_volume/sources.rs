@@ -1,6 +1,7 @@
 //! Validation of where a volume's data are: of one source.
 
-use crate::kinds::core::pod::validation::{sources::fibre_channel, volumes::host_path};
+use crate::kinds::core::pod::validation::sources::{self as of_pods, fibre_channel};
+use crate::kinds::core::pod::validation::volumes::host_path;
 use crate::shared::validation::{Errors, Path, csi_driver_name, dns_label, dns_subdomain, present};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
@@ -11,6 +12,7 @@ pub(super) const SOURCES: [&str; 22] = [
     "gcePersistentDisk",
     "awsElasticBlockStore",
     "glusterfs",
+    "flocker",
     "nfs",
     "rbd",
     "quobyte",
@@ -18,7 +20,7 @@ pub(super) const SOURCES: [&str; 22] = [
     "iscsi",
     "cinder",
     "fc",
-    "flocker",
+    "flexVolume",
     "azureFile",
     "vsphereVolume",
     "photonPersistentDisk",
@@ -28,7 +30,6 @@ pub(super) const SOURCES: [&str; 22] = [
     "local",
     "storageos",
     "csi",
-    "flexVolume",
 ];
 /// Sources that can be mounted with options.
 const WITH_OPTIONS: [&str; 13] = [
@@ -66,8 +67,13 @@ pub(super) fn sources(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             continue;
         };
         given += 1;
-        let at = path.child(name);
-        if given > 1 {
+        // Upstream spells one of them otherwise, and validates another wherever it stands.
+        let at = path.child(if given > 1 && name == "cephfs" {
+            "cephFS"
+        } else {
+            name
+        });
+        if given > 1 && name != "flexVolume" {
             errors.forbidden(&at, "may not specify more than 1 volume type");
             continue;
         }
@@ -84,7 +90,7 @@ pub(super) fn sources(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
                 }
             }
             "csi" => csi(errors, &at, source),
-            _ => {}
+            other => of_pods::validate(errors, path, other, source),
         }
     }
     if given == 0 {

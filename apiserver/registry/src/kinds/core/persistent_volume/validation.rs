@@ -6,7 +6,7 @@ use crate::kinds::core::pod::validation::scheduling::node_selector;
 use crate::shared::validation::{Errors, Path, dns_subdomain, immutable, present, quantity};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, Quantity};
-use machinery_schema::Ref;
+use machinery_schema::{Kind, Ref};
 
 const POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const ATTRIBUTES_CLASS: &str = "volumeAttributesClassName";
@@ -134,6 +134,7 @@ pub fn validate_update(volume: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         before,
         "field is immutable",
     );
+    node_affinity_stays(&mut errors, volume, old);
     let has_class = |volume: Ref<'_>| {
         let class = volume.at(&["spec", ATTRIBUTES_CLASS]);
         class.is_some_and(|class| !class.is_null())
@@ -144,6 +145,64 @@ pub fn validate_update(volume: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         errors.forbidden(&path.child(ATTRIBUTES_CLASS), detail);
     }
     errors.into_list()
+}
+
+/// Labels of nodes that may be replaced by their successors.
+const SUCCESSORS: [(&str, &str); 5] = [
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.kubernetes.io/zone",
+    ),
+    (
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type",
+    ),
+];
+
+/// A volume that is tied to nodes stays so.
+fn node_affinity_stays(errors: &mut Errors, volume: Ref<'_>, old: Ref<'_>) {
+    let [new, before] =
+        [volume, old].map(|volume| volume.at(&["spec", "nodeAffinity"]).filter(|own| !own.is_null()));
+    let Some(before) = before else { return };
+    if new.is_some_and(|new| is_same_but_for_successors(new, before)) {
+        return;
+    }
+    let shown = new.map_or_else(|| "null".to_owned(), Ref::to_json);
+    let detail = "field is immutable, except for updating from beta label to GA";
+    errors.invalid(&Path::of("nodeAffinity"), Shown(shown), detail);
+}
+
+/// Reports whether two values differ in nothing but keys of labels that have a successor now.
+fn is_same_but_for_successors(new: Ref<'_>, old: Ref<'_>) -> bool {
+    let is_successor = || {
+        let (new, old) = (new.as_str().unwrap_or_default(), old.as_str().unwrap_or_default());
+        SUCCESSORS.contains(&(old, new))
+    };
+    let items = || {
+        new.len() == old.len()
+            && new
+                .items()
+                .zip(old.items())
+                .all(|(new, old)| is_same_but_for_successors(new, old))
+    };
+    let members = || {
+        new.len() == old.len()
+            && new.entries().all(|(name, new)| {
+                let old = old.get(name);
+                old.is_some_and(|old| is_same_but_for_successors(new, old))
+            })
+    };
+    match (new.kind(), old.kind()) {
+        (Kind::List, Kind::List) => items(),
+        (Kind::Map, Kind::Map) => members(),
+        _ => new.to_json() == old.to_json() || is_successor(),
+    }
 }
 
 /// Reports whether the source is another. The secret of growth may come where there was none.

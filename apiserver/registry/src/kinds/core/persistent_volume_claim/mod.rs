@@ -29,12 +29,34 @@ pub(crate) static KIND: Kind = Kind::of("", "persistentvolumeclaims")
 /// A claim begins pending.
 fn begin(_ctx: &RequestContext, object: &mut Tree) {
     object.set_str(&["status", "phase"], "Pending");
+    drop_foreign_source(object, None);
     same_data_source(object);
 }
 
-fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, _old: &Tree) {
+fn prepare_for_update(_ctx: &RequestContext, part: ObjectPart, object: &mut Tree, old: &Tree) {
     if part == ObjectPart::Main {
+        drop_foreign_source(object, Some(old));
         same_data_source(object);
+    }
+}
+
+/// Removes a `dataSource` that is neither a claim nor a snapshot, which the older spelling never had; the newer one may have
+/// any. A stored claim keeps its own.
+fn drop_foreign_source(object: &mut Tree, old: Option<&Tree>) {
+    const SOURCE: [&str; 2] = ["spec", "dataSource"];
+    let has = |object: &Tree, name: &str| object.at(&["spec", name]).is_some_and(|own| !own.is_null());
+    let is_stored = old.is_some_and(|old| has(old, "dataSource") || has(old, "dataSourceRef"));
+    if is_stored || has(object, "dataSourceRef") {
+        return;
+    }
+    let is_known = object.at(&SOURCE).is_some_and(|source| {
+        matches!(
+            (source.str("kind"), source.str("apiGroup")),
+            ("PersistentVolumeClaim", "") | ("VolumeSnapshot", "snapshot.storage.k8s.io")
+        )
+    });
+    if !is_known {
+        object.remove(&SOURCE);
     }
 }
 

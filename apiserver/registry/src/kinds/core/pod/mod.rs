@@ -5,6 +5,7 @@ mod columns;
 pub(crate) mod defaults;
 pub(crate) mod level;
 mod not_enforced;
+mod path_warnings;
 mod port_warnings;
 pub(crate) mod qos;
 pub(crate) mod resize;

@@ -64,6 +64,15 @@ impl<'a> Ports<'a> {
             let number = |name: &str| port.get(name).and_then(Ref::as_i64).unwrap_or(0);
             let own = (port.str("hostIP"), number("hostPort"));
             let key = (number("containerPort"), port.str("protocol"));
+            if !own.0.is_empty() && own.1 == 0 {
+                let (name, (number, protocol)) = (port.str("name"), key);
+                let shown = format!(
+                    "{{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{}}}",
+                    own.0
+                );
+                let message = format!("hostIP set without hostPort: {shown}");
+                warnings.add(&ports.index(index), &message);
+            }
             let others = self.0.entry(key).or_default();
             for (how, other) in others.in_the_way(own) {
                 let message = format!("{how} port definition with {}", other.shown(spec));

@@ -1,6 +1,7 @@
 //! Warnings about a valid pod, or a template of one.
 
 use super::app_armor::{self, Annotated};
+use super::path_warnings;
 use super::port_warnings::{ContainerPlace, PortPlace, Ports};
 use crate::engine::context::{cut_length, fill_warnings};
 use crate::shared::validation::{Path, present, quantity};
@@ -66,7 +67,7 @@ const DEPRECATED_VOLUMES: [(&str, &str, &str); 9] = [
     ),
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
-const DEPRECATED_LABELS: [(&str, &str); 4] = [
+const DEPRECATED_LABELS: [(&str, &str); 8] = [
     (
         "beta.kubernetes.io/arch",
         r#"deprecated since v1.14; use "kubernetes.io/arch" instead"#,
@@ -82,6 +83,19 @@ const DEPRECATED_LABELS: [(&str, &str); 4] = [
     (
         "failure-domain.beta.kubernetes.io/zone",
         r#"deprecated since v1.17; use "topology.kubernetes.io/zone" instead"#,
+    ),
+    (
+        "beta.kubernetes.io/instance-type",
+        r#"deprecated since v1.17; use "node.kubernetes.io/instance-type" instead"#,
+    ),
+    ("app.kubernetes.io/created-by", "deprecated since v1.9"),
+    (
+        "scheduler.alpha.kubernetes.io/preferAvoidPods",
+        "deprecated since v1.22; use Taints and Tolerations instead",
+    ),
+    (
+        "node-role.kubernetes.io/master",
+        r#"use "node-role.kubernetes.io/control-plane" instead"#,
     ),
 ];
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
@@ -121,6 +135,7 @@ pub(crate) fn of(path: &Path<'_>, pod: Ref<'_>) -> Vec<String> {
         );
     }
     warnings.pod_affinity(&at.child("affinity"), spec);
+    path_warnings::volumes(&mut warnings, spec);
     warnings.all.extend(super::not_enforced::pod(&at, spec));
     warnings.all
 }
@@ -132,7 +147,7 @@ pub(super) struct Warnings {
     characters: usize,
 }
 
-fn deprecated_label(key: &str) -> Option<&'static str> {
+pub(crate) fn deprecated_label(key: &str) -> Option<&'static str> {
     let known = DEPRECATED_LABELS.iter().find(|(label, _)| *label == key);
     known.map(|(_, message)| *message)
 }
@@ -142,8 +157,12 @@ impl Warnings {
         if self.is_full() {
             return;
         }
-        let text = format!("{}: {message}", path.to_path());
-        if !self.all.contains(&text) {
+        self.say(format!("{}: {message}", path.to_path()));
+    }
+
+    /// A warning that begins with no path.
+    pub(super) fn say(&mut self, text: String) {
+        if !self.is_full() && !self.all.contains(&text) {
             self.characters += cut_length(&text);
             self.all.push(text);
         }

@@ -2,7 +2,7 @@
 
 use crate::engine::strategy::path_segment_problems;
 use crate::shared::validation::{
-    Errors, Path, dns_label, dns_subdomain, domain_prefixed_path, immutable, present,
+    Errors, Path, dns_label, dns_subdomain, domain_prefixed_path, immutable_text, present,
 };
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
@@ -22,7 +22,7 @@ pub(super) fn validate_update(class: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let [new, old] = [class, old].map(|class| class.at(&["spec", "controller"]));
     let path = Path::of("spec.controller");
-    immutable(&mut errors, &path, new, old, "field is immutable");
+    immutable_text(&mut errors, &path, new, old, "field is immutable");
     whole(&mut errors, class);
     errors.into_list()
 }

@@ -37,6 +37,7 @@ pub fn validate(address: Ref<'_>) -> Vec<FieldError> {
 /// Its parent cannot change; upstream shows no value.
 pub fn validate_update(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
+    errors.extend(validate(new));
     let parent = |own: Ref<'_>| {
         own.get("spec")
             .and_then(|spec| present(spec, "parentRef").map(Ref::to_json))

@@ -138,12 +138,16 @@ fn peer(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>, known: &HashSet<&str
         (0, Some(_)) | (_, None) => {}
         (_, Some(_)) => errors.forbidden(path, "may not specify both ipBlock and another peer"),
     }
+    // Upstream declares this one, and reports it later.
+    if block.is_some_and(|block| block.str("cidr").is_empty()) {
+        errors.required(&path.child("ipBlock").child("cidr"), "");
+    }
 }
 
 fn ip_block(errors: &mut Errors, path: &Path<'_>, block: Ref<'_>, known: &HashSet<&str>) {
     let cidr = block.str("cidr");
     if cidr.is_empty() {
-        return errors.required(&path.child("cidr"), "");
+        return;
     }
     let check = |errors: &mut Errors, path: &Path<'_>, text: &str| {
         if !known.contains(text) {

@@ -1,6 +1,6 @@
 //! Validation of ServiceCIDRs (upstream's `pkg/apis/networking/validation`).
 
-use crate::shared::validation::{Errors, Path, cidr};
+use crate::shared::validation::{Errors, Path, cidr, lenient_range};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
@@ -42,7 +42,8 @@ fn spec(errors: &mut Errors, object: Ref<'_>) {
         cidr(errors, &path.index(index), text);
     }
     let is_six = |text: &str| text.contains(':');
-    if own.len() == 2 && is_six(own[0]) == is_six(own[1]) {
+    let is_range = own.iter().all(|text| lenient_range(text).is_some());
+    if own.len() == 2 && is_range && is_six(own[0]) == is_six(own[1]) {
         let detail =
             "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
         errors.invalid(&path, shown(), detail);

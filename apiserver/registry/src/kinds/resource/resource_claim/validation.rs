@@ -127,6 +127,10 @@ fn request(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>) {
             let detail =
                 "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             problems.seen.invalid(path, Shown("null".into()), detail);
+            let at = path.child("firstAvailable");
+            for (index, own) in own.list("firstAvailable").enumerate().take(MAX_ALTERNATIVES) {
+                class(&mut problems.declared, &at.index(index), own);
+            }
         }
         (Some(exactly), false) => {
             let at = path.child("exactly");
@@ -182,14 +186,14 @@ fn wanted(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>) {
 
 fn constraint(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>, names: &RequestNames) {
     references(problems, &path.child("requests"), own, names);
-    let attribute = ["matchAttribute", "distinctAttribute"]
-        .into_iter()
-        .find_map(|name| Some((name, present(own, name)?.as_str()?)));
-    match attribute {
-        None => {
-            let detail = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
-            problems.seen.required(path, detail);
-        }
-        Some((name, value)) => fully_qualified_name(&mut problems.declared, &path.child(name), value),
+    let attributes =
+        ["matchAttribute", "distinctAttribute"].map(|name| Some((name, present(own, name)?.as_str()?)));
+    if attributes == [None, None] {
+        let detail = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
+        problems.seen.required(path, detail);
+    }
+    // Upstream declares the form of both.
+    for (name, value) in attributes.into_iter().flatten() {
+        fully_qualified_name(&mut problems.declared, &path.child(name), value);
     }
 }

@@ -95,7 +95,11 @@ fn place(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             let empty: Vec<&str> = terms
                 .map(|_| r#"{"MatchExpressions":null,"MatchFields":null}"#)
                 .collect();
-            let shown = Shown(format!("[{}]", empty.join(",")));
+            let shown = match empty.as_slice() {
+                [] => "null".to_owned(),
+                several => format!("[{}]", several.join(",")),
+            };
+            let shown = Shown(shown);
             let detail = "must have exactly one node selector term";
             errors.invalid(&at.child("nodeSelectorTerms"), shown, detail);
         }

@@ -22,12 +22,13 @@ pub fn validate(attachment: Ref<'_>) -> Vec<FieldError> {
 /// An attachment is what it was made as; upstream declares so, and shows no value.
 pub fn validate_update(attachment: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
+    // Of an update the declared one comes first.
+    attacher(&mut errors, attachment);
     checked(&mut errors, attachment);
     if attachment.get("spec") != old.get("spec") {
         let shown = Shown("null".into());
         errors.invalid(&Path::of("spec"), shown, "field is immutable");
     }
-    attacher(&mut errors, attachment);
     errors.into_list()
 }
 

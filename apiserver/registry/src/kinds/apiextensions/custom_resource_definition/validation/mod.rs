@@ -4,6 +4,7 @@
 //! conversion between them. Upstream keeps once what all versions have in common, and its paths show that.
 
 mod conversion;
+mod root_fields;
 mod selectable;
 mod versions;
 

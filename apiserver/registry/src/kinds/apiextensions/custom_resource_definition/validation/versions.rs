@@ -1,6 +1,6 @@
 //! Validation of a definition's versions, each for itself and together.
 
-use super::selectable;
+use super::{root_fields, selectable};
 use crate::shared::validation::{Errors, present};
 use machinery_cel::Rules;
 use machinery_meta::field::Shown;
@@ -22,6 +22,8 @@ pub(super) struct RuleScope<'a> {
     pub(super) schema: Option<Ref<'a>>,
     /// Upstream's message if there is no schema.
     pub(super) without_schema: &'static str,
+    /// The status is a subresource.
+    has_status: bool,
     /// Patterns of all versions together.
     patterns: &'a RefCell<Patterns>,
 }
@@ -35,6 +37,11 @@ const MEMBERS: [(&str, &str, Rule); 4] = [
     ("additionalPrinterColumns", "additionalPrinterColumns", columns),
     ("selectableFields", "selectableFields", selectable::validate),
 ];
+
+fn has_status(version: Ref<'_>) -> bool {
+    let status = version.at(&["subresources", "status"]);
+    status.is_some_and(|own| !own.is_null())
+}
 
 /// Reports whether all versions have the same value of a member.
 fn is_shared(spec: Ref<'_>, member: &str) -> bool {
@@ -75,6 +82,7 @@ pub(super) fn each(
                     // The first of the members.
                     schema: version.get("schema").filter(|_| apart[0]),
                     without_schema: "may only be set when `version.schema.openAPIV3Schema` is not included",
+                    has_status: has_status(version),
                     patterns,
                 };
                 rule(value, &place, problems);
@@ -95,6 +103,7 @@ pub(super) fn shared(spec: Ref<'_>, path: &FieldPath, patterns: &RefCell<Pattern
                 path: path.child(name),
                 schema: first.get("schema").filter(|_| is_shared(spec, "schema")),
                 without_schema: "may only be set when validations.schema is included",
+                has_status: spec.list("versions").any(has_status),
                 patterns,
             };
             rule(value, &place, problems);
@@ -135,7 +144,7 @@ fn name(version: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
 /// One of them is what objects are stored as.
 fn which(spec: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     let names: Vec<&str> = spec.list("versions").map(|version| version.str("name")).collect();
-    let shown = || Shown(present(spec, "versions").map_or_else(|| "[]".into(), Ref::to_json));
+    let shown = || Shown(present(spec, "versions").map_or_else(|| "null".into(), Ref::to_json));
     let mut seen = HashSet::new();
     if !names.iter().all(|name| seen.insert(name)) {
         let detail = "must contain unique version names";
@@ -181,6 +190,9 @@ fn warning(version: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
 fn schema(schema: Ref<'_>, place: &RuleScope<'_>, problems: &mut Errors) {
     if let Some(schema) = schema.get("openAPIV3Schema") {
         let path = place.path.child("openAPIV3Schema");
+        if place.has_status {
+            problems.extend(root_fields::problem(schema, &path));
+        }
         let before = problems.len();
         problems.extend(structural::check_structural(
             schema,

@@ -256,14 +256,7 @@ fn mounts(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, known: &Know
         }
         sub_paths(errors, path, &at, mount);
         propagation(errors, &path.child("mountPropagation"), mount, container);
-        one_of(
-            errors,
-            &at,
-            mount,
-            "recursiveReadOnly",
-            &["Disabled", "Enabled", "IfPossible"],
-            None,
-        );
+        recursive_read_only(errors, path, mount);
     }
 }
 
@@ -279,6 +272,29 @@ fn sub_paths(errors: &mut Errors, list: &Path<'_>, at: &Path<'_>, mount: Ref<'_>
             errors.invalid(&at.child("subPathExpr"), expression, detail);
         }
         descending_path(errors, &list.child("subPathExpr"), expression);
+    }
+}
+
+/// Upstream reports these on the list, too.
+fn recursive_read_only(errors: &mut Errors, list: &Path<'_>, mount: Ref<'_>) {
+    const NAME: &str = "recursiveReadOnly";
+    one_of(
+        errors,
+        list,
+        mount,
+        NAME,
+        &["Disabled", "Enabled", "IfPossible"],
+        None,
+    );
+    if !["Enabled", "IfPossible"].contains(&mount.str(NAME)) {
+        return;
+    }
+    if mount.get("readOnly").and_then(Ref::as_bool) != Some(true) {
+        errors.forbidden(&list.child(NAME), "may only be specified when readOnly is true");
+    }
+    if !["", "None"].contains(&mount.str("mountPropagation")) {
+        let detail = "may only be specified when mountPropagation is None or not specified";
+        errors.forbidden(&list.child(NAME), detail);
     }
 }
 

@@ -43,7 +43,7 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>) {
     }
     let env_from = path.child("envFrom");
     for (index, source) in container.list("envFrom").enumerate() {
-        from_source(errors, &env_from.index(index), source);
+        from_source(errors, &env_from, &env_from.index(index), source);
     }
 }
 
@@ -80,11 +80,8 @@ fn value_from(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, has_value: 
 
 /// A key of a ConfigMap or Secret.
 fn key_ref(errors: &mut Errors, path: &Path<'_>, key: Ref<'_>) {
-    if key.str("name").is_empty() {
-        errors.required(&path.child("name"), "");
-    } else {
-        dns_subdomain(errors, &path.child("name"), key.str("name"));
-    }
+    // An empty name is a malformed one.
+    dns_subdomain(errors, &path.child("name"), key.str("name"));
     if key.str("key").is_empty() {
         errors.required(&path.child("key"), "");
     } else {
@@ -138,7 +135,8 @@ pub(super) fn file_volumes(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) 
     });
 }
 
-fn from_source(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
+/// Upstream reports the number of sources on the `list`.
+fn from_source(errors: &mut Errors, list: &Path<'_>, path: &Path<'_>, source: Ref<'_>) {
     let prefix = source.str("prefix");
     if !prefix.is_empty() {
         errors.all_invalid(&path.child("prefix"), prefix, syntax::env_var_name(prefix));
@@ -157,8 +155,8 @@ fn from_source(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
         }
     }
     match sources {
-        0 => errors.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"),
+        0 => errors.invalid(list, "", "must specify one of: `configMapRef` or `secretRef`"),
         1 => {}
-        _ => errors.invalid(path, "", "may not have more than one field specified at a time"),
+        _ => errors.invalid(list, "", "may not have more than one field specified at a time"),
     }
 }

@@ -4,7 +4,7 @@ use crate::shared::validation::{Errors, Path, label_selector, one_of};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -234,30 +234,33 @@ fn label_keys(errors: &mut Errors, path: &Path<'_>, term: Ref<'_>) {
 
 /// Validates the topology spread constraints.
 pub fn topology_spread(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let mut seen = BTreeSet::new();
+    // Upstream reports the first of two that are alike.
+    let mut left: HashMap<(&str, &str), usize> = HashMap::new();
+    for constraint in spec.list("topologySpreadConstraints") {
+        *left.entry(spread_key(constraint)).or_default() += 1;
+    }
     for (index, constraint) in spec.list("topologySpreadConstraints").enumerate() {
         let at = path.index(index);
         let number = |name| constraint.get(name).and_then(Ref::as_i64);
         if let Some(skew) = number("maxSkew").filter(|skew| *skew <= 0) {
             errors.invalid(&at.child("maxSkew"), skew, "must be greater than zero");
         }
-        let (key, when) = (constraint.str("topologyKey"), constraint.str("whenUnsatisfiable"));
+        let (key, when) = spread_key(constraint);
         if key.is_empty() {
             errors.required(&at.child("topologyKey"), "can not be empty");
-        } else {
-            errors.all_invalid(&at.child("topologyKey"), key, syntax::qualified_name(key));
         }
         let actions = ["DoNotSchedule", "ScheduleAnyway"];
         if !actions.contains(&when) {
             errors.not_supported(&at.child("whenUnsatisfiable"), when, &actions);
         }
-        if seen.contains(&(key, when)) {
+        let others = left.entry((key, when)).or_default();
+        *others = others.saturating_sub(1);
+        if *others > 0 {
             errors.duplicate(
                 &at.child("{topologyKey, whenUnsatisfiable}"),
                 format!("{{{key}, {when}}}"),
             );
         }
-        seen.insert((key, when));
         if let Some(domains) = number("minDomains") {
             min_domains(errors, &at.child("minDomains"), domains, when);
         }
@@ -282,6 +285,11 @@ pub fn topology_spread(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             label_selector(errors, &at.child("labelSelector"), selector);
         }
     }
+}
+
+/// Members of which no two constraints have the same.
+fn spread_key(constraint: Ref<'_>) -> (&str, &str) {
+    (constraint.str("topologyKey"), constraint.str("whenUnsatisfiable"))
 }
 
 fn min_domains(errors: &mut Errors, path: &Path<'_>, domains: i64, when: &str) {

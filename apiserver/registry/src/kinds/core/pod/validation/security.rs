@@ -127,16 +127,17 @@ fn seccomp_profile(errors: &mut Errors, path: &Path<'_>, profile: Option<Ref<'_>
     let Some(profile) = profile else { return };
     let local = profile.get("localhostProfile").and_then(Ref::as_str);
     let at = path.child("localhostProfile");
-    match (profile.str("type"), local) {
-        ("Localhost", None | Some("")) => {
-            errors.required(&at, "must be set when seccomp type is Localhost");
-        }
-        ("Localhost", Some(file)) => descending_path(errors, &at, file),
-        ("", _) => errors.required(&path.child("type"), "type is required when seccompProfile is set"),
-        (other, _) if !PROFILES.contains(&other) => {
+    match profile.str("type") {
+        "" => errors.required(&path.child("type"), "type is required when seccompProfile is set"),
+        other if !PROFILES.contains(&other) => {
             errors.not_supported(&path.child("type"), other, &PROFILES);
         }
-        (_, Some(file)) => errors.invalid(&at, file, "can only be set when seccomp type is Localhost"),
+        _ => {}
+    }
+    match (profile.str("type"), local) {
+        ("Localhost", None) => errors.required(&at, "must be set when seccomp type is Localhost"),
+        ("Localhost", Some(file)) => descending_path(errors, &at, file),
+        (_, Some(_)) => errors.invalid(&at, profile, "can only be set when seccomp type is Localhost"),
         (_, None) => {}
     }
 }

@@ -13,7 +13,7 @@ const MAX_LUN: i64 = 255;
 const MAX_PARTITION: i64 = 255;
 
 /// Sources of which upstream asks only that these members be there.
-const REQUIRED: [(&str, &[&str]); 8] = [
+const REQUIRED: [(&str, &[&str]); 9] = [
     ("cinder", &["volumeID"]),
     ("flexVolume", &["driver"]),
     ("azureFile", &["secretName", "shareName"]),
@@ -22,10 +22,11 @@ const REQUIRED: [(&str, &[&str]); 8] = [
     ("scaleIO", &["gateway", "system", "volumeName"]),
     ("glusterfs", &["endpoints", "path"]),
     ("photonPersistentDisk", &["pdID"]),
+    ("storageos", &["volumeName"]),
 ];
 
 /// Validates the source of a volume; `path` is the volume's.
-pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'_>) {
+pub(crate) fn validate(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'_>) {
     // Upstream calls one of them by the name it had first.
     let shown = if name == "gcePersistentDisk" {
         "persistentDisk"

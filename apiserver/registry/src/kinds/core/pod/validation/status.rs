@@ -2,7 +2,7 @@
 
 use super::annotations;
 use crate::shared::validation::{
-    Errors, Path, dns_subdomain, immutable, is_pair, legacy_ip, present, qualified,
+    Errors, Path, dns_label, dns_subdomain, immutable, is_pair, legacy_ip, present, qualified,
 };
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
@@ -43,6 +43,9 @@ pub(crate) fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         transitions(&mut errors, &path, status, old_status, spec);
     }
     resource_claims(&mut errors, &path.child("resourceClaimStatuses"), status, pod);
+    if let Some(own) = present(status, "extendedResourceClaimStatus") {
+        extended_claim(&mut errors, &path.child("extendedResourceClaimStatus"), own, pod);
+    }
     pod_ips(&mut errors, &path.child("podIPs"), status, old_status);
     host_ips(&mut errors, &path.child("hostIPs"), status, old_status);
     for list in STATUSES {
@@ -190,6 +193,50 @@ fn resource_claims(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, pod: R
         if let Some(claim) = own.get("resourceClaimName").and_then(Ref::as_str) {
             dns_subdomain(errors, &at.child("resourceClaimName"), claim);
         }
+    }
+}
+
+/// Validates the claim that was made of a pod's extended resources.
+fn extended_claim(errors: &mut Errors, path: &Path<'_>, own: Ref<'_>, pod: Ref<'_>) {
+    let list = path.child("requestMappings");
+    if own.list("requestMappings").len() == 0 {
+        errors.required(&list, "at least one request mapping is required");
+    }
+    let containers: HashMap<&str, Ref<'_>> = ["initContainers", "containers"]
+        .into_iter()
+        .flat_map(|name| pod.get("spec").into_iter().flat_map(move |spec| spec.list(name)))
+        .map(|container| (container.str("name"), container))
+        .collect();
+    let mut seen = BTreeSet::new();
+    for (index, mapping) in own.list("requestMappings").enumerate() {
+        let at = list.index(index);
+        let parts = ["containerName", "resourceName", "requestName"].map(|name| mapping.str(name));
+        let [container, resource, request] = parts;
+        match containers.get(container) {
+            None => {
+                let detail =
+                    "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+                errors.invalid(&at.child("containerName"), container, detail);
+            }
+            Some(found) if found.at(&["resources", "requests", resource]).is_none() => {
+                let detail = "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests";
+                errors.invalid(&at.child("resourceName"), resource, detail);
+            }
+            Some(_) => {}
+        }
+        dns_label(errors, &path.child("requestName"), request);
+        if !seen.insert(parts) {
+            for (name, value) in ["containerName", "resourceName", "requestName"]
+                .into_iter()
+                .zip(parts)
+            {
+                errors.duplicate(&at.child(name), value);
+            }
+        }
+    }
+    match own.str("resourceClaimName") {
+        "" => errors.required(&path.child("resourceClaimName"), ""),
+        name => dns_subdomain(errors, &path.child("resourceClaimName"), name),
     }
 }
 

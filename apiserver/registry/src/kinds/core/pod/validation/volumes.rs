@@ -105,7 +105,13 @@ fn source(errors: &mut Errors, path: &Path<'_>, volume: Ref<'_>) {
             continue;
         };
         if found {
-            errors.forbidden(&path.child(name), "may not specify more than 1 volume type");
+            // Upstream spells two of them otherwise.
+            let shown = match name {
+                "cephfs" => "cephFS",
+                "downwardAPI" => "downwarAPI",
+                other => other,
+            };
+            errors.forbidden(&path.child(shown), "may not specify more than 1 volume type");
         } else {
             one_source(errors, &path.child(name), name, value);
             sources::validate(errors, path, name, value);
