@@ -66,6 +66,7 @@ pub(super) async fn ensure(line: &ServerLine, runtime: &Runtime) -> anyhow::Resu
     let flags = RunningFlags::of(&String::from_utf8_lossy(&page));
     if running.is_some() {
         refuse_other_flags(line, &server, &flags)?;
+        say_flags_beyond(line, &flags)?;
     }
     let node = match flags.value("hostname-override") {
         Some(name) => name.to_owned(),
@@ -102,6 +103,22 @@ fn refuse_other_flags(
         differences.join(", "),
         server.pid
     )
+}
+
+/// Says which flags a running server keeps though they are not given; none are left where flags are given, which are all then.
+fn say_flags_beyond(line: &ServerLine, running: &RunningFlags) -> anyhow::Result<()> {
+    let beyond = line.beyond(running);
+    if beyond.is_empty() {
+        return Ok(());
+    }
+    let beyond: Vec<String> = beyond
+        .iter()
+        .map(|(name, value)| format!("--{name}={value}"))
+        .collect();
+    say(&format!(
+        "==> it goes on with flags that are not given: {}",
+        beyond.join(" ")
+    ))
 }
 
 /// Looks for what would keep a cluster from starting, and says what to do about it.

@@ -23,8 +23,18 @@ pub(super) struct ServerLine {
     pub(super) words: Vec<OsString>,
     pub(super) data_dir: PathBuf,
     pub(super) secure_port: u16,
-    /// Names of the flags that are given, by whatever way, and their values.
-    given: BTreeMap<String, String>,
+    /// All flags, with their defaults where they are not given.
+    flags: BTreeMap<String, Flag>,
+    /// The line gives flags of the server behind `--`, which are then all that it is to have.
+    is_whole: bool,
+}
+
+/// A flag of the line.
+#[derive(Debug)]
+struct Flag {
+    value: String,
+    /// The line or its file gives the value, which is no default.
+    is_given: bool,
 }
 
 impl ServerLine {
@@ -54,22 +64,41 @@ impl ServerLine {
             words,
             data_dir: std::path::absolute(&server.data_dir)?,
             secure_port: server.secure_port,
-            given: given(command, matches),
+            flags: flags(command, matches),
+            is_whole: !arguments.server_flags.is_empty(),
         })
     }
 
-    /// Flags that are given and that a running server has otherwise, by its page `/flagz`.
+    /// Flags that a running server has otherwise, by its page `/flagz`: those that are given, and, where flags of the server are given, those
+    /// that are left away.
     pub(super) fn differences(&self, running: &RunningFlags) -> Vec<String> {
-        let compared = self
-            .given
-            .iter()
-            .filter(|(name, _)| !NOT_COMPARED.contains(&name.as_str()));
-        let difference = |(name, value): (&String, &String)| match running.0.get(name) {
-            Some(other) if other == value => None,
-            Some(other) => Some(format!("--{name} is {other:?} and not {value:?}")),
+        let given = self.compared().filter(|(_, flag)| flag.is_given);
+        let difference = |(name, flag): (&String, &Flag)| match running.0.get(name) {
+            Some(other) if *other == flag.value => None,
+            Some(other) => Some(format!("--{name} is {other:?} and not {:?}", flag.value)),
             None => Some(format!("--{name} is unknown to it")),
         };
-        compared.filter_map(difference).collect()
+        let mut differences: Vec<String> = given.filter_map(difference).collect();
+        if self.is_whole {
+            let beyond = self.beyond(running).into_iter();
+            differences.extend(beyond.map(|(name, value)| format!("--{name} is {value:?} and not given")));
+        }
+        differences
+    }
+
+    /// Flags that a running server has and that are not given, with their values there.
+    pub(super) fn beyond<'r>(&self, running: &'r RunningFlags) -> Vec<(&'r str, &'r str)> {
+        let left_away = self.compared().filter(|(_, flag)| !flag.is_given);
+        let other = left_away.filter_map(|(name, flag)| {
+            let (name, value) = running.0.get_key_value(name)?;
+            (*value != flag.value).then_some((name.as_str(), value.as_str()))
+        });
+        other.collect()
+    }
+
+    fn compared(&self) -> impl Iterator<Item = (&String, &Flag)> {
+        let is_compared = |name: &str| !NOT_COMPARED.contains(&name);
+        self.flags.iter().filter(move |(name, _)| is_compared(name))
     }
 
     /// Flags of `knarr uninstall` for this cluster, whose server runs with those flags.
@@ -118,7 +147,7 @@ fn words(arguments: &UpArguments) -> anyhow::Result<Vec<OsString>> {
     Ok(words)
 }
 
-fn given(command: &Command, matches: &clap::ArgMatches) -> BTreeMap<String, String> {
+fn flags(command: &Command, matches: &clap::ArgMatches) -> BTreeMap<String, Flag> {
     let is_given = |name: &str| {
         let flag = command.get_arguments().find(|flag| flag.get_long() == Some(name));
         flag.is_some_and(|flag| {
@@ -126,7 +155,11 @@ fn given(command: &Command, matches: &clap::ArgMatches) -> BTreeMap<String, Stri
         })
     };
     let all = shown_flags(command, matches).into_iter();
-    all.filter(|(name, _)| is_given(name)).collect()
+    let flag = |(name, value): (String, String)| {
+        let is_given = is_given(&name);
+        (name, Flag { value, is_given })
+    };
+    all.map(flag).collect()
 }
 
 #[cfg(test)]
@@ -204,5 +237,18 @@ mod tests {
                 r#"--max-pods is "110" and not "7""#,
             ]
         );
+    }
+
+    #[test]
+    fn up_says_which_flags_of_a_running_server_are_left_away() {
+        let running = RunningFlags::of("anonymous-auth=false\nmax-pods=110\ndata-dir=/elsewhere\n");
+        let whole = line(&[], &["--max-pods=110"]).unwrap();
+        assert_eq!(
+            whole.differences(&running),
+            [r#"--anonymous-auth is "false" and not given"#]
+        );
+        let usual = line(&["--data-dir=/d"], &[]).unwrap();
+        assert_eq!(usual.differences(&running), Vec::<String>::new());
+        assert_eq!(usual.beyond(&running), [("anonymous-auth", "false")]);
     }
 }
