@@ -27,7 +27,7 @@ pub mod token_request;
 mod trusted;
 
 pub use review_webhook::{
-    CallMade, KubeconfigError, REVIEW_CALL_TIMEOUT, ReviewCallError, ReviewFlow, ReviewWebhook,
+    CallMade, KubeconfigError, REVIEW_CALL_TIMEOUT, ReviewCallError, ReviewFlow, ReviewWebhook, share_in,
     webhook_credentials, webhook_remote,
 };
 

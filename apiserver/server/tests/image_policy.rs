@@ -9,6 +9,9 @@ mod tls_server;
 use apiserver_server::{Server, ServerConfig};
 use apiserver_storage::LogStorage;
 use common::{config, start_with};
+use futures::StreamExt;
+use futures::future::Either;
+use futures::stream::FuturesUnordered;
 use machinery_runtime::Runtime;
 use review_server::ReviewServer;
 use serde_json::{Value, json};
@@ -76,6 +79,55 @@ async fn image_policy_backend_decides_about_pods() {
         "namespace": "default",
     });
     assert_eq!(seen[1]["spec"], spec);
+}
+
+/// A ReplicaSet of large pods in one namespace, at a backend that does not answer for them, and one of another namespace.
+#[tokio::test(flavor = "multi_thread")]
+async fn image_policy_reviews_of_one_namespace_take_no_share_of_anothers() {
+    let answer = |review: &Value| match review["spec"]["namespace"].as_str() {
+        Some("red") => (0, Value::Null),
+        _ => (200, json!({"kind": "ImageReview", "status": {"allowed": true}})),
+    };
+    let server = ReviewServer::start(&Runtime::real(), answer).await;
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    server.kubeconfig(&kubeconfig);
+    let plugin = json!({"imagePolicy": {"kubeConfigFile": kubeconfig}});
+    let cluster = start_with(configured(folder.path(), &plugin)).await;
+    for name in ["red", "blue"] {
+        let namespace = json!({"metadata": {"name": name}}).to_string();
+        cluster
+            .admin()
+            .post("/api/v1/namespaces", namespace)
+            .await
+            .is(201);
+    }
+    let cluster = &cluster;
+    let create = async |namespace: &str, number: usize| {
+        let annotations = json!({"large.image-policy.k8s.io/x": "x".repeat(253 << 10), "n.image-policy.k8s.io/x": number.to_string()});
+        let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        let pod =
+            json!({"metadata": {"name": format!("p{number}"), "annotations": annotations}, "spec": spec});
+        let controller = "system:serviceaccount:kube-system:replicaset-controller";
+        let asking = cluster.admin().header("impersonate-user", controller);
+        let asking = asking.header("impersonate-group", "system:masters");
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        asking.post(&path, pod.to_string()).await
+    };
+    // Four of the largest fill a share.
+    let mut filling: FuturesUnordered<_> = (0..4).map(|number| create("red", number)).collect();
+    let others = async {
+        server.until_seen(4).await;
+        create("red", 4).await.is(429);
+        create("blue", 5).await.is(201);
+    };
+    let filling = async { while filling.next().await.is_some() {} };
+    let (filling, others) = (std::pin::pin!(filling), std::pin::pin!(others));
+    let first = futures::future::select(others, filling).await;
+    assert!(
+        matches!(first, Either::Left(_)),
+        "the backend answers no review of red"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! Flows of reviews, which have a share of the webhook together, and the places of their reviews.
 
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Places of reviews under way, with those that wait for their turn; and of one flow, which has no more than it leaves free.
@@ -26,11 +27,6 @@ impl<'a> ReviewFlow<'a> {
         }
     }
 
-    /// Reviews that a user causes, whose share is that of all service accounts of its namespace where it is one.
-    pub fn of_account(user: &'a str) -> Self {
-        Self::of_user(share_of(user))
-    }
-
     /// Reviews of credentials that nothing is known of, by the client that shows them.
     pub fn of_anonymous(client: &'a str) -> Self {
         Self {
@@ -41,7 +37,7 @@ impl<'a> ReviewFlow<'a> {
 }
 
 /// The namespace of the accounts that the control plane runs as.
-pub(crate) const SYSTEM: &str = "kube-system";
+const SYSTEM: &str = "kube-system";
 
 /// The user, or all service accounts of a namespace: a tenant that may make one of them makes a thousand.
 pub(crate) fn share_of(user: &str) -> &str {
@@ -49,6 +45,16 @@ pub(crate) fn share_of(user: &str) -> &str {
     match account.and_then(|rest| rest.split_once(':')) {
         Some((namespace, name)) if namespace != SYSTEM => &user[..user.len() - name.len() - 1],
         _ => user,
+    }
+}
+
+/// The share of a user for what concerns a namespace. Accounts of the control plane work for all namespaces, so that each has one in
+/// each of them: a tenant's objects take none of the share for others'.
+pub fn share_in<'a>(user: &'a str, namespace: &str) -> Cow<'a, str> {
+    let account = user.strip_prefix("system:serviceaccount:");
+    match account.and_then(|rest| rest.split_once(':')) {
+        Some((SYSTEM, _)) if !namespace.is_empty() => format!("{user} in {namespace}").into(),
+        _ => share_of(user).into(),
     }
 }
 

@@ -11,8 +11,8 @@ mod kubeconfig;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use flows::ReviewFlow;
-pub(crate) use flows::{SYSTEM, share_of};
+pub(crate) use flows::share_of;
+pub use flows::{ReviewFlow, share_in};
 pub use kubeconfig::{KubeconfigError, webhook_credentials, webhook_remote};
 
 use apiserver_egress::Bytes;

@@ -1,7 +1,9 @@
 //! Calls of the backend of ImagePolicyWebhook, as those of the other webhooks that a kubeconfig names.
 
 use apiserver_admission::plugins::image_policy::{Configuration, IMAGE_REVIEW, ImageReviewer, NoReview};
-use apiserver_auth::{KubeconfigError, REVIEW_CALL_TIMEOUT, ReviewCallError, ReviewFlow, ReviewWebhook};
+use apiserver_auth::{
+    KubeconfigError, REVIEW_CALL_TIMEOUT, ReviewCallError, ReviewFlow, ReviewWebhook, share_in,
+};
 use apiserver_egress::Dialer;
 use async_trait::async_trait;
 use machinery_runtime::Runtime;
@@ -34,9 +36,12 @@ impl ImageReviewer for ImageReviews {
         &self,
         review: &Value,
         user: &str,
+        namespace: &str,
         time_left: Option<Duration>,
     ) -> Result<Value, NoReview> {
-        let flow = ReviewFlow::of_account(user);
+        // The namespace exists: NamespaceLifecycle has looked, so a client invents none.
+        let share = share_in(user, namespace);
+        let flow = ReviewFlow::of_user(&share);
         let reviewing = self
             .webhook
             .review(IMAGE_REVIEW, review, flow, &|_| {}, std::future::pending());

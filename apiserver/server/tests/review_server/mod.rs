@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
 
 /// The token that the server wants.
 const TOKEN: &str = "of-the-server";
@@ -27,6 +28,7 @@ pub struct ReviewServer {
     pub address: SocketAddr,
     authority: String,
     seen: Arc<Mutex<Vec<Value>>>,
+    count: watch::Receiver<usize>,
 }
 
 impl ReviewServer {
@@ -36,13 +38,24 @@ impl ReviewServer {
     ) -> Self {
         let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
         let (noted, answer): (_, Arc<Answer>) = (Arc::clone(&seen), Arc::new(answer));
-        let serve = move |request| serve(request, Arc::clone(&noted), Arc::clone(&answer));
+        let (counted, count) = watch::channel(0);
+        let counted = Arc::new(counted);
+        let serve = move |request| {
+            let noted = (Arc::clone(&noted), Arc::clone(&counted));
+            serve(request, noted, Arc::clone(&answer))
+        };
         let tls = TlsServer::start(runtime, &[], serve).await;
         Self {
             address: tls.address,
             authority: tls.authority,
             seen,
+            count,
         }
+    }
+
+    /// Resolves when so many reviews have come.
+    pub async fn until_seen(&self, count: usize) {
+        self.count.clone().wait_for(|seen| *seen >= count).await.unwrap();
     }
 
     /// Reviews that came, in order.
@@ -70,7 +83,7 @@ impl ReviewServer {
 
 async fn serve(
     request: Request<Incoming>,
-    seen: Arc<Mutex<Vec<Value>>>,
+    (seen, counted): (Arc<Mutex<Vec<Value>>>, Arc<watch::Sender<usize>>),
     answer: Arc<Answer>,
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let expected = format!("Bearer {TOKEN}");
@@ -80,6 +93,7 @@ async fn serve(
     let body = request.into_body().collect().await?.to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap();
     seen.lock().unwrap().push(review.clone());
+    counted.send_modify(|count| *count += 1);
     let (code, body) = answer(&review);
     if code == 0 {
         std::future::pending::<()>().await;

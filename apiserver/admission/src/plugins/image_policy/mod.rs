@@ -45,7 +45,8 @@ const MAX_REASON_BYTES: usize = 4 << 10;
 /// Calls the backend.
 #[async_trait]
 pub trait ImageReviewer: fmt::Debug + Send + Sync {
-    /// The answered review. Reviews of one user have a share of the calls; none takes longer than `time_left`.
+    /// The answered review. Reviews of one user have a share of the calls, and those of the control plane's accounts one for each
+    /// namespace; none takes longer than `time_left`.
     ///
     /// # Errors
     /// See [`NoReview`].
@@ -53,6 +54,7 @@ pub trait ImageReviewer: fmt::Debug + Send + Sync {
         &self,
         review: &Value,
         user: &str,
+        namespace: &str,
         time_left: Option<Duration>,
     ) -> Result<Value, NoReview>;
 }
@@ -127,7 +129,10 @@ impl ImagePolicyWebhook {
             "status": {"allowed": false},
         });
         let left = request.remarks.time_left();
-        let answer = self.reviewer.review(&review, &request.user.name, left).await;
+        let reviewing = self
+            .reviewer
+            .review(&review, &request.user.name, request.namespace, left);
+        let answer = reviewing.await;
         match answer.and_then(|review| read(&review)) {
             Ok(status) => {
                 let ttl = match status.allowed {

@@ -22,8 +22,14 @@ struct Backend {
 
 #[async_trait]
 impl ImageReviewer for Backend {
-    async fn review(&self, review: &Value, user: &str, _: Option<Duration>) -> Result<Value, NoReview> {
-        assert_eq!(user, "anna");
+    async fn review(
+        &self,
+        review: &Value,
+        user: &str,
+        namespace: &str,
+        _: Option<Duration>,
+    ) -> Result<Value, NoReview> {
+        assert_eq!((user, namespace), ("anna", "namespace"));
         self.seen.lock().push(review.clone());
         let code = *self.code.lock();
         if code != 200 {

@@ -13,7 +13,7 @@ pub use conditions::MatchConditions;
 use super::structured::WebhookRules;
 use super::{Attributes, AttributesTarget, Authorizer, AuthzFuture, Busy, Decision, Reason, UserRules};
 use crate::review_webhook::{
-    CallMade, KubeconfigError, ReviewCallError, ReviewFlow, ReviewWebhook, SYSTEM, share_of,
+    CallMade, KubeconfigError, ReviewCallError, ReviewFlow, ReviewWebhook, share_in,
 };
 use apiserver_egress::Dialer;
 use cache::Cache;
@@ -42,19 +42,15 @@ enum Failure {
     Webhook(String),
 }
 
-/// The share of calls that a question takes: service accounts of a namespace have one together. Those of the control plane work for
-/// all namespaces, and each has one in each of them; but the sender of a SubjectAccessReview chooses what it names.
+/// The share of calls that a question takes (see [`share_in`]). The sender of a SubjectAccessReview chooses the namespace that it names,
+/// which therefore does not count.
 fn flow_of<'a>(attributes: &Attributes<'a>) -> Cow<'a, str> {
     let asker = attributes.asker.unwrap_or(&attributes.user.name);
-    let account = asker.strip_prefix("system:serviceaccount:");
     let namespace = match &attributes.target {
         AttributesTarget::Resource(target) if attributes.asker.is_none() => target.namespace,
         _ => "",
     };
-    match account.and_then(|rest| rest.split_once(':')) {
-        Some((SYSTEM, _)) if !namespace.is_empty() => format!("{asker} in {namespace}").into(),
-        _ => share_of(asker).into(),
-    }
+    share_in(asker, namespace)
 }
 
 /// Takes figures of webhooks, by name.
