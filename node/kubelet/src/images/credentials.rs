@@ -141,23 +141,19 @@ fn is_default_registry(repository: &str) -> bool {
 
 /// An image's repository with its registry, without tag and digest: `docker.io/library/busybox`.
 pub(super) fn repository_of(image: &str) -> String {
-    let plain = super::reference::without_tag(image);
-    match plain.split_once('/') {
-        Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => {
-            match plain.strip_prefix("docker.io/") {
-                Some(name) if !name.contains('/') => format!("docker.io/library/{name}"),
-                _ => plain.to_owned(),
-            }
-        }
-        Some(_) => format!("docker.io/{plain}"),
-        None => format!("docker.io/library/{plain}"),
+    match super::reference::split_domain(super::reference::without_tag(image)) {
+        ("docker.io", name) if !name.contains('/') => format!("docker.io/library/{name}"),
+        (domain, name) => format!("{domain}/{name}"),
     }
 }
 
-/// An image's repository, and its tag and digest as they are.
+/// An image's repository, and its tag as it is; a digest alone where it has one, as the runtime does.
 pub(super) fn full_name(image: &str) -> String {
     let (plain, repository) = (super::reference::without_tag(image), repository_of(image));
-    format!("{repository}{}", &image[plain.len()..])
+    match image.split_once('@') {
+        Some((_, digest)) => format!("{repository}@{digest}"),
+        None => format!("{repository}{}", &image[plain.len()..]),
+    }
 }
 
 fn auth(entry: &Value) -> AuthConfig {
@@ -276,12 +272,16 @@ mod tests {
             ("docker.io/busybox:1", "docker.io/library/busybox"),
             ("team/app:1", "docker.io/team/app"),
             ("localhost/app", "localhost/app"),
+            ("index.docker.io/busybox", "docker.io/library/busybox"),
+            ("Host/app", "Host/app"),
             ("host:5000/app@sha256:ab", "host:5000/app"),
         ] {
             assert_eq!(repository_of(image), expected, "{image}");
         }
         assert_eq!(full_name("busybox:1"), "docker.io/library/busybox:1");
-        assert_eq!(full_name("host:5000/app@sha256:ab"), "host:5000/app@sha256:ab");
+        for image in ["host:5000/app@sha256:ab", "host:5000/app:1@sha256:ab"] {
+            assert_eq!(full_name(image), "host:5000/app@sha256:ab");
+        }
     }
 
     fn built(random: &mut machinery_fuzz::Random) -> Vec<u8> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Volume};
 use kube::Client;
+use machinery_meta::go_text::go_quote;
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, CriError, v1};
 use node_volume::ObjectSource;
@@ -41,8 +42,8 @@ pub use providers::config::{CredentialProvidersConfig, CredentialProvidersSource
 use collector::Collection;
 use credentials::Credential;
 use providers::CredentialProviders;
-use pull_records::{Access, CredentialSource, PullRecords, Pulled, PulledWith};
-use reference::with_tag;
+use pull_records::{Access, CredentialSource, Found, PullRecords, Pulled, PulledWith};
+use reference::{ReferenceError, with_tag};
 use turns::Turns;
 pub(crate) use volumes::VolumeCounts;
 
@@ -57,6 +58,12 @@ pub(crate) struct PresentImage {
     names: Vec<String>,
     /// Size of the image.
     bytes: u64,
+}
+
+impl PresentImage {
+    fn found(&self) -> Found {
+        Found::new(&self.id, &self.names)
+    }
 }
 
 /// Brings images in.
@@ -172,8 +179,8 @@ impl ImageManager {
             image: image.as_deref().unwrap_or_default(),
             objects,
         };
-        if image.is_none() {
-            return Err(self.invalid_name(pulling));
+        if let Err(error) = &image {
+            return Err(self.invalid_name(pulling, error));
         }
         let image = self.bring(pulling, policy).await?;
         self.asked_for(&image.id);
@@ -228,40 +235,46 @@ impl ImageManager {
 
     /// Reports whether a pod may use a present image: it was preloaded, or pulled with credentials that the pod has.
     async fn may_use(&self, pulling: Wanted<'_>, found: &PresentImage) -> bool {
-        let repository = credentials::repository_of(pulling.image);
-        let (records, id) = (self.records.clone(), found.id.clone());
+        let (records, found) = (self.records.clone(), found.found());
         let image = credentials::full_name(pulling.image);
-        let history = self.runtime.blocking(move || records.history(&image, &id)).await;
-        let Ok(history) = history else { return false };
-        if history.is_open(&repository) {
+        let name = image.clone();
+        let known = self
+            .runtime
+            .blocking(move || (records.history(&name, &found), found));
+        let Ok((history, found)) = known.await else {
+            return false;
+        };
+        if history.is_open(&image) {
             return true;
         }
         let credentials = self.credentials(pulling).await;
-        match history.access(&repository, credentials.iter().map(|one| &one.source)) {
+        match history.access(&image, credentials.iter().map(|one| &one.source)) {
             Access::Granted => true,
             Access::GrantedBy(secret) => {
-                let with = PulledWith::credential(Some(secret));
-                self.record(repository, found.id.clone(), with).await;
+                let pulled = Pulled {
+                    found,
+                    namespace: namespace(pulling.pod).to_owned(),
+                    with: PulledWith::credential(Some(secret)),
+                };
+                let records = self.records.clone();
+                self.record(move || records.add(&image, pulled)).await;
                 true
             }
             Access::Verify => false,
         }
     }
 
-    async fn record(&self, repository: String, image_ref: String, with: PulledWith) {
-        let records = self.records.clone();
-        let write = move || records.add(&repository, &image_ref, with);
-        let written = self.runtime.blocking(write).await;
-        if !matches!(written, Ok(Ok(()))) {
-            tracing::warn!("recording the pull of an image failed; it will be pulled again");
+    /// Writes a record. Where that fails, the pod's image is pulled again; an intent that stays keeps it from others.
+    async fn record(&self, write: impl FnOnce() -> std::io::Result<()> + Send + 'static) {
+        if let Ok(Err(error)) = self.runtime.blocking(write).await {
+            tracing::error!(%error, "recording the pull of an image failed; it will be pulled again");
         }
     }
 
-    fn invalid_name(&self, pulling: Wanted<'_>) -> StartError {
-        let wanted = pulling.wanted;
+    fn invalid_name(&self, pulling: Wanted<'_>, error: &ReferenceError) -> StartError {
+        let wanted = go_quote(pulling.wanted);
         let message = format!(
-            "Failed to apply default image tag \"{wanted}\": couldn't parse image name \"{wanted}\": \
-             invalid reference format"
+            "Failed to apply default image tag {wanted}: couldn't parse image name {wanted}: {error}"
         );
         self.record_event(pulling, EventType::Warning, "InspectFailed", message.clone());
         StartError {
@@ -334,11 +347,15 @@ impl ImageManager {
     /// Pulls, and records the credentials: an agent that dies in between leaves an image that no pod may use.
     async fn pull_and_record(&self, pulling: Wanted<'_>) -> Result<Option<PresentImage>, String> {
         let there = self.present(pulling.image).await.map_err(|error| error.message)?;
-        let there = there.map(|image| image.id);
+        let there = there.map(|image| image.found());
+        let images = all(&self.cri).await.map_err(|error| {
+            let why = error.rpc_text();
+            format!("failed to record image pull intent: listing the images: {why}")
+        })?;
         let (records, image) = (self.records.clone(), credentials::full_name(pulling.image));
         let begun = self
             .runtime
-            .blocking(move || records.begin(&image, there.as_deref()))
+            .blocking(move || records.begin(&image, there.as_ref(), &images))
             .await;
         let under_way = begun
             .map_err(|ended| ended.to_string())?
@@ -354,16 +371,13 @@ impl ImageManager {
             }
         };
         let present = self.present(pulling.image).await.map_err(|error| error.message)?;
-        if let Some(found) = present.clone() {
+        if let Some(image) = &present {
             let pulled = Pulled {
-                repository: credentials::repository_of(pulling.image),
-                names: found.names,
+                found: image.found(),
+                namespace: namespace(pulling.pod).to_owned(),
                 with: PulledWith::source(used),
             };
-            let finish = move || under_way.finished(&found.id, pulled);
-            if let Ok(Err(error)) = self.runtime.blocking(finish).await {
-                tracing::warn!(%error, "recording the pull of an image failed; it will be pulled again");
-            }
+            self.record(move || under_way.finished(pulled)).await;
         }
         Ok(present)
     }
@@ -504,6 +518,13 @@ async fn status(cri: &CriClient, image: &str) -> Result<Option<v1::Image>, CriEr
         verbose: false,
     };
     Ok(cri.image_status(request).await?.image)
+}
+
+/// Returns all images that the runtime has.
+async fn all(cri: &CriClient) -> Result<Vec<Found>, CriError> {
+    let answer = cri.list_images(v1::ListImagesRequest { filter: None }).await?;
+    let images = answer.images.iter();
+    Ok(images.map(|image| Found::new(&image.id, &names(image))).collect())
 }
 
 /// All that an image is called here: tags and digests.

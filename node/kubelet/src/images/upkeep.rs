@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use machinery_runtime::Runtime;
-use node_cri::{CriClient, v1};
+use node_cri::CriClient;
 
-use super::pull_records::PullRecords;
+use super::pull_records::{Abandoned, Found, PullRecords};
 
 /// A pull whose caller has gone has ended, too, when the next round finds its intent again.
 const PAUSE: Duration = Duration::from_secs(300);
@@ -16,63 +16,64 @@ const PAUSE: Duration = Duration::from_secs(300);
 pub(super) async fn run(runtime: Runtime, cri: CriClient, records: Arc<PullRecords>) {
     let mut seen = HashSet::new();
     loop {
-        remove_stale_records(&runtime, &cri, &records).await;
-        seen = settle(&runtime, &cri, &records, &seen).await;
+        seen = round(&runtime, &cri, &records, seen).await;
         runtime.sleep(PAUSE).await;
     }
 }
 
-/// Removes the records of images that were removed while no agent ran.
-async fn remove_stale_records(runtime: &Runtime, cri: &CriClient, records: &Arc<PullRecords>) {
-    let known = records.clone();
-    let Ok(looked_at) = runtime.blocking(move || known.all()).await else {
-        return;
-    };
-    let Ok(answer) = cri.list_images(v1::ListImagesRequest { filter: None }).await else {
-        return;
-    };
-    let ids: Vec<String> = answer.images.into_iter().map(|image| image.id).collect();
-    let records = records.clone();
-    // The agent may end meanwhile.
-    let _ = runtime
-        .blocking(move || records.forget_others(looked_at, &ids))
-        .await;
-}
-
-/// Settles the abandoned pulls that an earlier round has seen, and answers those that the next may settle.
-async fn settle(
+/// Removes the records of images that were removed while no agent ran, and settles the abandoned pulls that an earlier round has seen.
+/// Returns those that the next may settle.
+async fn round(
     runtime: &Runtime,
     cri: &CriClient,
     records: &Arc<PullRecords>,
-    seen: &HashSet<String>,
-) -> HashSet<String> {
+    seen: HashSet<Abandoned>,
+) -> HashSet<Abandoned> {
     let known = records.clone();
-    let Ok(abandoned) = runtime.blocking(move || known.abandoned()).await else {
-        return HashSet::new();
+    let Ok(looked_at) = runtime.blocking(move || known.all()).await else {
+        return seen;
     };
-    let (old, new): (Vec<String>, Vec<String>) =
-        abandoned.into_iter().partition(|image| seen.contains(image));
-    let mut next: HashSet<String> = new.into_iter().collect();
-    for image in old {
-        if !settle_one(runtime, cri, records, image.clone()).await {
-            next.insert(image);
+    let Ok(images) = super::all(cri).await else {
+        return seen;
+    };
+    let images: Arc<[Found]> = images.into();
+    let (known, there) = (records.clone(), images.clone());
+    let abandoned = runtime.blocking(move || {
+        known.forget_others(looked_at, &there);
+        known.abandoned(&there)
+    });
+    let Ok(Ok(abandoned)) = abandoned.await else {
+        return seen;
+    };
+    let (old, new): (Vec<_>, Vec<_>) = abandoned.into_iter().partition(|pull| seen.contains(pull));
+    let mut next: HashSet<Abandoned> = new.into_iter().collect();
+    for pull in old {
+        if !settle(runtime, cri, records, pull.0.clone(), images.clone()).await {
+            next.insert(pull);
         }
     }
     next
 }
 
-async fn settle_one(runtime: &Runtime, cri: &CriClient, records: &Arc<PullRecords>, image: String) -> bool {
-    let Ok(found) = super::status(cri, &image).await else {
+async fn settle(
+    runtime: &Runtime,
+    cri: &CriClient,
+    records: &Arc<PullRecords>,
+    image: String,
+    images: Arc<[Found]>,
+) -> bool {
+    let Ok(came) = super::status(cri, &image).await else {
         return false;
     };
-    let records = records.clone();
-    let settled = runtime
-        .blocking(move || {
-            let came = found
-                .as_ref()
-                .map(|found| (found.id.as_str(), super::names(found)));
-            records.settle(&image, came)
-        })
-        .await;
-    matches!(settled, Ok(Ok(())))
+    let came = came.map(|came| Found::new(&came.id, &super::names(&came)));
+    let (records, name) = (records.clone(), image.clone());
+    let settled = runtime.blocking(move || records.settle(&name, came.as_ref(), &images));
+    match settled.await {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            tracing::error!(%error, image, "an abandoned pull cannot be settled");
+            false
+        }
+        Err(_) => false,
+    }
 }

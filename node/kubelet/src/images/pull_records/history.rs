@@ -1,11 +1,11 @@
 //! Pods that may use an image, by the record of its pulls. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// A record names no more secrets than this; upstream's.
-const SECRETS_MAX: usize = 100;
+use super::shares::{ENTRY_BYTES, OfNamespace, push_by_share};
+use crate::images::credentials::repository_of;
 
 /// A secret, and a digest of what it held for the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,27 @@ pub(in crate::images) enum CredentialSource {
 impl SecretCredential {
     fn same_secret(&self, other: &Self) -> bool {
         (&self.uid, &self.namespace, &self.name) == (&other.uid, &other.namespace, &other.name)
+    }
+}
+
+impl OfNamespace for SecretCredential {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn bytes(&self) -> usize {
+        let texts = [&self.uid, &self.namespace, &self.name, &self.credential_hash];
+        ENTRY_BYTES + texts.iter().map(|text| text.len()).sum::<usize>()
+    }
+}
+
+impl OfNamespace for ServiceAccountCredential {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES + self.uid.len() + self.namespace.len() + self.name.len()
     }
 }
 
@@ -85,18 +106,30 @@ impl PulledWith {
             let known = &mut self.kubernetes_secrets;
             match known.iter().position(|known| known.same_secret(&secret)) {
                 Some(place) => known[place] = secret,
-                None if known.len() < SECRETS_MAX => known.push(secret),
-                // The pod that it belongs to will pull again.
-                None => {}
+                // One that finds no place is of a pod that will pull again.
+                None => push_by_share(known, secret),
             }
         }
         for account in other.kubernetes_service_accounts {
             let known = &mut self.kubernetes_service_accounts;
-            if !known.contains(&account) && known.len() < SECRETS_MAX {
-                known.push(account);
+            if !known.contains(&account) {
+                push_by_share(known, account);
             }
         }
     }
+}
+
+/// Credentials for a repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Mapped {
+    #[serde(flatten)]
+    pub(super) with: PulledWith,
+    /// Namespace whose pod pulled it first; empty in a record of an older agent.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) namespace: String,
+    /// Greater than those of all repositories before it.
+    pub(super) added: u64,
 }
 
 /// One image that was pulled here.
@@ -104,8 +137,30 @@ impl PulledWith {
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::images) struct PullRecord {
     pub(super) image_ref: String,
+    /// Names, by tag and digest, under which the node's owner had put it here before it was first pulled.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) preloaded: BTreeSet<String>,
     /// By the image's repository.
-    pub(super) credential_mapping: BTreeMap<String, PulledWith>,
+    pub(super) credential_mapping: BTreeMap<String, Mapped>,
+}
+
+impl PullRecord {
+    /// Adds what a pod of a namespace pulled with.
+    pub(super) fn add(&mut self, repository: &str, namespace: &str, with: PulledWith) {
+        let newest = self.credential_mapping.values().map(|entry| entry.added).max();
+        let next = || Mapped {
+            namespace: namespace.to_owned(),
+            added: newest.unwrap_or_default().saturating_add(1),
+            ..Mapped::default()
+        };
+        let entry = self.credential_mapping.entry(repository.to_owned());
+        entry.or_insert_with(next).with.merge(with);
+    }
+
+    fn of(&self, image: &str) -> Option<&PulledWith> {
+        let entry = self.credential_mapping.get(&repository_of(image));
+        entry.map(|entry| &entry.with)
+    }
 }
 
 /// Record of a present image.
@@ -130,29 +185,29 @@ pub(in crate::images) enum Access {
 }
 
 impl History {
-    /// Reports whether every pod may use the image, whatever its credentials.
-    pub(in crate::images) fn is_open(&self, repository: &str) -> bool {
+    /// Reports whether every pod may use the image under this name, whatever its credentials.
+    pub(in crate::images) fn is_open(&self, image: &str) -> bool {
         match self {
             Self::Preloaded => true,
             Self::Unknown => false,
-            Self::Pulled(record) => record
-                .credential_mapping
-                .get(repository)
-                .is_some_and(|with| with.node_pods_accessible),
+            Self::Pulled(record) => {
+                record.preloaded.contains(image)
+                    || record.of(image).is_some_and(|with| with.node_pods_accessible)
+            }
         }
     }
 
     /// Decides whether a pod with these credentials may use the image under this name.
     pub(in crate::images) fn access<'a>(
         &self,
-        repository: &str,
+        image: &str,
         credentials: impl IntoIterator<Item = &'a CredentialSource>,
     ) -> Access {
-        if self.is_open(repository) {
+        if self.is_open(image) {
             return Access::Granted;
         }
         let known = match self {
-            Self::Pulled(record) => record.credential_mapping.get(repository),
+            Self::Pulled(record) => record.of(image),
             _ => None,
         };
         let Some(known) = known else {

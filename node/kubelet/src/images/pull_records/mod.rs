@@ -2,81 +2,74 @@
 //! use it (upstream's KubeletEnsureSecretPulledImages, on by default, with the policy `NeverVerifyPreloadedImages`).
 //!
 //! ```text
-//! image_manager/pulling/<sha256 of the image's name>  a pull has begun
-//! image_manager/pulled/<sha256 of the image's id>    a pull has ended: the credentials for the image, by repository
+//! image_manager/pulling/<sha256 of the image's name>  a pull has begun ([`intent`])
+//! image_manager/pulled/<sha256 of the image's id>    a pull has ended: names that it was preloaded under, and the credentials
+//!                                                    for the image by repository ([`history`], [`bounds`])
 //! ```
 //!
-//! An image without either was put here by the node's owner, and is open to all pods; a pull that begins while it is there
-//! notes its id, so that no pod takes it from the others by a pull. Any other image whose pull was begun and not
-//! recorded, since its pod was deleted or the agent died, is usable by no pod until it is pulled again. Upkeep
-//! ([`super::upkeep`]) settles the intents that such pulls leave.
+//! An image without a record was put here by the node's owner, and is open to all pods, under those of its names that no pull may have
+//! brought; the first record of it says which these are. A pull that begins while it is there notes its id, so that no pod
+//! takes it from the others by a pull. Any other image whose pull was begun and not recorded, since its pod was deleted or the agent died,
+//! is usable by no pod until it is pulled again. Upkeep ([`super::upkeep`]) settles the intents that such pulls leave.
+//!
+//! Never: a record begun anew because the one that is there cannot be read. Its image is then for those alone that pull it.
 
+mod bounds;
 mod history;
+mod intent;
+mod shares;
 
 pub(super) use history::{
     Access, CredentialSource, History, PulledWith, SecretCredential, ServiceAccountCredential,
 };
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use super::credentials::repository_of;
+use super::credentials::{full_name, repository_of};
 use history::PullRecord;
+use intent::{Intent, Intents};
 
-/// A longer intent is not one of ours.
-const INTENT_BYTES_MAX: u64 = 4096;
-/// A longer record is not one of ours.
-const RECORD_BYTES_MAX: u64 = 1 << 20;
+/// A longer record is not one of ours; older agents wrote longer ones than this does.
+const READ_BYTES_MAX: u64 = 1 << 20;
 
-/// Record of a pulled image.
+/// An image that is here, with all of its names in full.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::images) struct Found {
+    pub(in crate::images) id: String,
+    pub(in crate::images) names: Vec<String>,
+}
+
+impl Found {
+    /// One with the runtime's names for it.
+    pub(in crate::images) fn new(id: &str, names: &[String]) -> Self {
+        Self {
+            id: id.to_owned(),
+            names: names.iter().map(|name| full_name(name)).collect(),
+        }
+    }
+}
+
+/// Outcome of a pull.
 #[derive(Debug)]
 pub(in crate::images) struct Pulled {
-    pub(in crate::images) repository: String,
-    /// All it is called here.
-    pub(in crate::images) names: Vec<String>,
+    /// The image that has come.
+    pub(in crate::images) found: Found,
+    /// Namespace of the pod.
+    pub(in crate::images) namespace: String,
     pub(in crate::images) with: PulledWith,
 }
 
 /// A record, and when it was written.
 pub(in crate::images) type RecordFile = (PathBuf, std::time::SystemTime);
 
-/// A pull that has begun, as its file says it: the image's name, and on a second line the id of an image that had been
-/// put here under that name before.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Intent {
-    image: String,
-    preloaded: Option<String>,
-}
-
-impl Intent {
-    fn read(path: &Path) -> std::io::Result<Self> {
-        let content = node_sys::fs::read_head(path, INTENT_BYTES_MAX)?;
-        let text = String::from_utf8_lossy(&content);
-        let (image, preloaded) = text
-            .split_once('\n')
-            .map_or((&*text, None), |(image, id)| (image, Some(id)));
-        Ok(Self {
-            image: image.to_owned(),
-            preloaded: preloaded.map(str::to_owned),
-        })
-    }
-
-    fn text(&self) -> String {
-        let lines: Vec<&str> = [Some(self.image.as_str()), self.preloaded.as_deref()]
-            .into_iter()
-            .flatten()
-            .collect();
-        lines.join("\n")
-    }
-
-    fn preloaded_as(&self, image_ref: &str) -> bool {
-        self.preloaded.as_deref() == Some(image_ref)
-    }
-}
+/// An abandoned pull: the image's name, and the number of its pulls so far.
+pub(in crate::images) type Abandoned = (String, u64);
 
 /// The pulls of one name that are under way.
 #[derive(Debug, Default)]
@@ -112,31 +105,35 @@ impl PullRecords {
         })
     }
 
+    fn intents_folder(&self) -> PathBuf {
+        self.folder.join("pulling")
+    }
+
     fn intent(&self, image: &str) -> PathBuf {
-        self.folder.join("pulling").join(name_of(image))
+        self.intents_folder().join(name_of(image))
     }
 
     fn record(&self, image_ref: &str) -> PathBuf {
         self.folder.join("pulled").join(name_of(image_ref))
     }
 
-    /// Notes that an image is about to be pulled; `there` is the id of what is there under its name.
+    /// Notes that an image is about to be pulled; `there` is what is there under its name, `images` is all that is there.
     pub(in crate::images) fn begin(
         self: &Arc<Self>,
         image: &str,
-        there: Option<&str>,
+        there: Option<&Found>,
+        images: &[Found],
     ) -> std::io::Result<Pulling> {
         let mut pulling = self.pulling.lock();
         let path = self.intent(image);
         let begun = path.try_exists()?;
-        if !begun {
-            let preloaded = there.filter(|id| self.known(image, id) == History::Preloaded);
-            let intent = Intent {
-                image: image.to_owned(),
-                preloaded: preloaded.map(str::to_owned),
-            };
-            write(&path, intent.text().as_bytes())?;
-        }
+        let mut intent = match begun {
+            false => self.first_intent(image, there, images)?,
+            // One that cannot be read says nothing of what was there.
+            true => Intent::read(&path).unwrap_or_else(|_| Intent::of(image)),
+        };
+        intent.begun = intent.begun.saturating_add(1);
+        write(&path, &intent.content()?)?;
         let under_way = pulling.entry(image.to_owned()).or_default();
         under_way.may_have_come |= begun && under_way.pulls == 0;
         under_way.pulls += 1;
@@ -147,114 +144,166 @@ impl PullRecords {
         })
     }
 
-    /// Returns the record of a present image.
-    pub(in crate::images) fn history(&self, image: &str, image_ref: &str) -> History {
-        let _pulling = self.pulling.lock();
-        self.known(image, image_ref)
-    }
-
-    fn known(&self, image: &str, image_ref: &str) -> History {
-        match (self.load(image_ref), Intent::read(&self.intent(image))) {
-            (Ok(Some(record)), _) => History::Pulled(record),
-            (Ok(None), Err(error)) if error.kind() == std::io::ErrorKind::NotFound => History::Preloaded,
-            (Ok(None), Ok(intent)) if intent.preloaded_as(image_ref) => History::Preloaded,
-            _ => History::Unknown,
+    fn first_intent(&self, image: &str, there: Option<&Found>, images: &[Found]) -> std::io::Result<Intent> {
+        let intents = Intents::of(&self.intents_folder())?;
+        let is_preloaded =
+            |found: &Found| matches!(self.known(&intents, image, found), Ok(History::Preloaded));
+        let preloaded = there.filter(|found| is_preloaded(found));
+        let repository = repository_of(image);
+        let mut by_digest = Vec::new();
+        for found in images {
+            let own = found.names.iter().filter(|name| name.contains('@'));
+            let own = own.filter(|name| {
+                repository_of(name) == repository && !intents.may_have_brought(name, &found.id)
+            });
+            let own: Vec<&String> = own.collect();
+            // Of one that was pulled its record says who may use it.
+            if !own.is_empty() && matches!(self.load(&found.id), Ok(None)) {
+                by_digest.extend(own.into_iter().cloned());
+            }
         }
+        Ok(Intent {
+            preloaded: preloaded.map(|found| found.id.clone()),
+            there: by_digest,
+            ..Intent::of(image)
+        })
     }
 
-    /// Notes that an image may also be used with this.
-    pub(in crate::images) fn add(
-        &self,
-        repository: &str,
-        image_ref: &str,
-        with: PulledWith,
-    ) -> std::io::Result<()> {
+    /// Returns the record of a present image.
+    pub(in crate::images) fn history(&self, image: &str, found: &Found) -> History {
         let _pulling = self.pulling.lock();
-        self.merge(repository, image_ref, with)
+        let intents = Intents::of(&self.intents_folder());
+        intents
+            .and_then(|intents| self.known(&intents, image, found))
+            .unwrap_or_else(|error| {
+                tracing::error!(%error, image, "records of pulls cannot be read; the image is for pods that pull it");
+                History::Unknown
+            })
+    }
+
+    fn known(&self, intents: &Intents, image: &str, found: &Found) -> std::io::Result<History> {
+        if let Some(record) = self.load(&found.id)? {
+            return Ok(History::Pulled(record));
+        }
+        let is_brought = |name: &str| intents.may_have_brought(name, &found.id);
+        // It is there under another name, as its id is: any of those that it has may have been brought.
+        let is_elsewhere = !found.names.iter().any(|name| name == image);
+        let elsewhere_brought = || is_elsewhere && found.names.iter().any(|name| is_brought(name));
+        Ok(match is_brought(image) || elsewhere_brought() {
+            true => History::Unknown,
+            false => History::Preloaded,
+        })
+    }
+
+    /// Notes that an image that was pulled may also be used with this.
+    pub(in crate::images) fn add(&self, image: &str, pulled: Pulled) -> std::io::Result<()> {
+        let _pulling = self.pulling.lock();
+        match self.load(&pulled.found.id)? {
+            Some(record) => self.save(record, image, pulled),
+            // It has gone meanwhile.
+            None => Ok(()),
+        }
     }
 
     /// Records a finished pull. A preloaded image stays open to all pods under the names that it had then, whichever pod pulls it with
-    /// any credentials. An image that another pod is pulling is not preloaded.
-    fn finish(&self, image: &str, image_ref: &str, pulled: Pulled) -> std::io::Result<()> {
+    /// any credentials. A name that another pod is pulling is not preloaded.
+    fn finish(&self, image: &str, pulled: Pulled) -> std::io::Result<()> {
         let _pulling = self.pulling.lock();
-        let mut with = pulled.with;
-        if matches!(self.load(image_ref), Ok(None)) {
-            if Intent::read(&self.intent(image)).is_ok_and(|intent| intent.preloaded_as(image_ref)) {
-                with = PulledWith::credential(None);
-            }
-            let mut coming = self.coming(image_ref);
-            coming.push(pulled.repository.clone());
-            let mut others: Vec<String> = pulled.names.iter().map(|name| repository_of(name)).collect();
-            others.retain(|repository| !coming.contains(repository));
-            for repository in others {
-                self.merge(&repository, image_ref, PulledWith::credential(None))?;
+        let record = match self.load(&pulled.found.id)? {
+            Some(record) => record,
+            None => self.first_record(&pulled.found)?,
+        };
+        self.save(record, image, pulled)
+    }
+
+    /// The record of an image that was not pulled before: the names are preloaded that no pull may have brought.
+    fn first_record(&self, found: &Found) -> std::io::Result<PullRecord> {
+        let intents = Intents::of(&self.intents_folder())?;
+        let names = found.names.iter();
+        let names = names.filter(|name| !intents.may_have_brought(name, &found.id));
+        Ok(PullRecord {
+            image_ref: found.id.clone(),
+            preloaded: names.cloned().collect(),
+            ..PullRecord::default()
+        })
+    }
+
+    /// The pulls that ended without a word, and do not go on; `images` is all that is there. A file that is no intent, of no name that
+    /// is here, is removed.
+    pub(in crate::images) fn abandoned(&self, images: &[Found]) -> std::io::Result<Vec<Abandoned>> {
+        let pulling = self.pulling.lock();
+        let Intents { read, unread } = Intents::of(&self.intents_folder())?;
+        let mut names: Vec<Abandoned> = read.into_iter().map(|own| (own.image, own.begun)).collect();
+        let mut here: HashMap<String, &String> = HashMap::new();
+        if !unread.is_empty() {
+            let all = images.iter().flat_map(|found| &found.names);
+            here.extend(all.map(|name| (name_of(name), name)));
+        }
+        for file in unread {
+            match file.to_str().and_then(|file| here.get(file)) {
+                Some(name) => names.push((name.to_string(), 0)),
+                None => {
+                    tracing::warn!(?file, "removing a file that is no intent of a pull");
+                    // One that stays is found again.
+                    let _ = std::fs::remove_file(self.intents_folder().join(file));
+                }
             }
         }
-        self.merge(&pulled.repository, image_ref, with)
+        names.retain(|(image, _)| !pulling.contains_key(image));
+        Ok(names)
     }
 
-    /// The repositories of pulls that have begun, are not known to have ended, and may bring this image.
-    fn coming(&self, image_ref: &str) -> Vec<String> {
-        let intents = self.intents().into_iter();
-        intents
-            .filter(|intent| !intent.preloaded_as(image_ref))
-            .map(|intent| repository_of(&intent.image))
-            .collect()
-    }
-
-    fn intents(&self) -> Vec<Intent> {
-        let entries = std::fs::read_dir(self.folder.join("pulling"));
-        let files = entries.into_iter().flatten().flatten();
-        files
-            .filter_map(|entry| Intent::read(&entry.path()).ok())
-            .collect()
-    }
-
-    /// The images whose pulls ended without a word, and are not pulled now.
-    pub(in crate::images) fn abandoned(&self) -> Vec<String> {
-        let pulling = self.pulling.lock();
-        let names = self.intents().into_iter().map(|intent| intent.image);
-        names.filter(|image| !pulling.contains_key(image)).collect()
-    }
-
-    /// Ends the intent of an abandoned pull: `came` is what is there under the image's name, and its other names. That
-    /// may be what the pull has brought, and with what is not known.
+    /// Ends the intent of an abandoned pull: the images that it may have brought are recorded, and with what is not known. `came` is
+    /// what is there under the image's name, `images` is all that is there.
     pub(in crate::images) fn settle(
         &self,
         image: &str,
-        came: Option<(&str, Vec<String>)>,
+        came: Option<&Found>,
+        images: &[Found],
     ) -> std::io::Result<()> {
-        if let Some((image_ref, names)) = came {
-            let pulled = Pulled {
-                repository: repository_of(image),
-                names,
-                with: PulledWith::default(),
-            };
-            self.finish(image, image_ref, pulled)?;
-        }
         let pulling = self.pulling.lock();
+        let path = self.intent(image);
+        let own = Intents::of_image(&path, image);
+        let is_brought = |found: &&Found| {
+            let mut names = found.names.iter();
+            names.any(|name| own.may_have_brought(name, &found.id))
+        };
+        let came = came.filter(|found| !own.preloaded(&found.id));
+        for found in came.into_iter().chain(images.iter().filter(is_brought)) {
+            if self.load(&found.id)?.is_none() {
+                self.keep(self.first_record(found)?)?;
+            }
+        }
         match pulling.contains_key(image) {
             true => Ok(()),
-            false => std::fs::remove_file(self.intent(image)),
+            false => std::fs::remove_file(path),
         }
     }
 
-    fn merge(&self, repository: &str, image_ref: &str, with: PulledWith) -> std::io::Result<()> {
-        let mut record = self.load(image_ref).ok().flatten().unwrap_or_default();
-        record.image_ref = image_ref.to_owned();
-        record
-            .credential_mapping
-            .entry(repository.to_owned())
-            .or_default()
-            .merge(with);
-        write(&self.record(image_ref), &serde_json::to_vec(&record)?)
+    fn save(&self, mut record: PullRecord, image: &str, pulled: Pulled) -> std::io::Result<()> {
+        record.add(&repository_of(image), &pulled.namespace, pulled.with);
+        self.keep(record)
+    }
+
+    fn keep(&self, mut record: PullRecord) -> std::io::Result<()> {
+        let path = self.record(&record.image_ref);
+        match record.bounded_text()? {
+            Some(text) => write(&path, &text),
+            None => Err(unusable(&path, "is full")),
+        }
     }
 
     fn load(&self, image_ref: &str) -> std::io::Result<Option<PullRecord>> {
-        match node_sys::fs::read_head(&self.record(image_ref), RECORD_BYTES_MAX) {
-            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+        let path = self.record(image_ref);
+        let text = match node_sys::fs::read_head(&path, READ_BYTES_MAX) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let record: PullRecord = serde_json::from_slice(&text).map_err(|error| unusable(&path, error))?;
+        match record.image_ref == image_ref {
+            true => Ok(Some(record)),
+            false => Err(unusable(&path, "is of another image")),
         }
     }
 
@@ -269,12 +318,9 @@ impl PullRecords {
     }
 
     /// Forgets those of images that are there no more. One written since it was looked at is of an image pulled since.
-    pub(in crate::images) fn forget_others(&self, looked_at: Vec<RecordFile>, image_refs: &[String]) {
+    pub(in crate::images) fn forget_others(&self, looked_at: Vec<RecordFile>, images: &[Found]) {
         let _pulling = self.pulling.lock();
-        let known: Vec<PathBuf> = image_refs
-            .iter()
-            .map(|image_ref| self.record(image_ref))
-            .collect();
+        let known: HashSet<PathBuf> = images.iter().map(|found| self.record(&found.id)).collect();
         for (path, written) in looked_at {
             let unchanged = std::fs::metadata(&path).and_then(|now| now.modified()).ok() == Some(written);
             if unchanged && !known.contains(&path) {
@@ -287,8 +333,8 @@ impl PullRecords {
 
 impl Pulling {
     /// The image has come.
-    pub(in crate::images) fn finished(mut self, image_ref: &str, pulled: Pulled) -> std::io::Result<()> {
-        self.records.finish(&self.image, image_ref, pulled)?;
+    pub(in crate::images) fn finished(mut self, pulled: Pulled) -> std::io::Result<()> {
+        self.records.finish(&self.image, pulled)?;
         self.ended = true;
         Ok(())
     }
@@ -317,6 +363,13 @@ impl Drop for Pulling {
             let _ = std::fs::remove_file(self.records.intent(&self.image));
         }
     }
+}
+
+fn unusable(record: &Path, why: impl std::fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::InvalidData,
+        format!("record {}: {why}", record.display()),
+    )
 }
 
 fn name_of(text: &str) -> String {
