@@ -31,6 +31,12 @@ pub(crate) const WRITE_AFTER: Duration = Duration::from_secs(300);
 const DEVICES_PAUSE: Duration = Duration::from_secs(1);
 /// Upstream's `nodeStatusMaxImages`.
 pub(crate) const IMAGES_MAX: usize = 50;
+/// Upstream's `MaxNamesPerImageInNodeStatus`.
+const IMAGE_NAMES_MAX: usize = 5;
+/// A longer name of an image is left out; a registry's host, a path, a tag and a digest have some 700 bytes at most.
+const IMAGE_NAME_BYTES_MAX: usize = 1_024;
+/// Bytes of the names of all images: some 130 for each of five names of 50 images.
+const IMAGES_BYTES_MAX: usize = 32 << 10;
 
 /// Keeps the status true.
 pub(crate) struct StatusKeeper {
@@ -125,6 +131,29 @@ impl RuntimeHealth {
             },
         }
     }
+}
+
+/// The greatest images, by upstream's order: names by digest before those by tag. Every watcher of nodes receives them with each change,
+/// and pods choose names: a name that finds no room is left out.
+fn images_of(mut images: Vec<v1::Image>) -> Vec<ContainerImage> {
+    images.sort_by_key(|image| std::cmp::Reverse(image.size));
+    images.truncate(IMAGES_MAX);
+    let mut room = IMAGES_BYTES_MAX;
+    let listed = images.into_iter().map(|image| {
+        let names = image.repo_digests.into_iter().chain(image.repo_tags);
+        let short = names.filter(|name| name.len() <= IMAGE_NAME_BYTES_MAX);
+        let first = short.take(IMAGE_NAMES_MAX);
+        let names = first.filter(|name| {
+            let left = room.checked_sub(name.len());
+            room = left.unwrap_or(room);
+            left.is_some()
+        });
+        ContainerImage {
+            names: Some(names.collect()),
+            size_bytes: i64::try_from(image.size).ok(),
+        }
+    });
+    listed.collect()
 }
 
 impl StatusKeeper {
@@ -235,18 +264,7 @@ impl StatusKeeper {
     /// None where the runtime does not answer.
     async fn images(&self) -> Option<Vec<ContainerImage>> {
         let answer = self.cri.list_images(v1::ListImagesRequest { filter: None }).await;
-        let answer = answer.ok()?;
-        let mut images: Vec<ContainerImage> = answer
-            .images
-            .into_iter()
-            .map(|image| ContainerImage {
-                names: Some(image.repo_digests.into_iter().chain(image.repo_tags).collect()),
-                size_bytes: i64::try_from(image.size).ok(),
-            })
-            .collect();
-        images.sort_by_key(|image| std::cmp::Reverse(image.size_bytes));
-        images.truncate(IMAGES_MAX);
-        Some(images)
+        Some(images_of(answer.ok()?.images))
     }
 
     /// Writes only what differs: the conditions of others and their order stay as they are.
@@ -272,6 +290,33 @@ impl StatusKeeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn node_status_has_few_and_short_names_of_images() {
+        let image = |size: u64, digests: &[String], tags: &[String]| v1::Image {
+            repo_digests: digests.to_vec(),
+            repo_tags: tags.to_vec(),
+            size,
+            ..v1::Image::default()
+        };
+        let numbered = |name: &str, count: usize| -> Vec<String> {
+            (0..count).map(|number| format!("{name}{number}")).collect()
+        };
+        let (digests, tags) = (numbered("d", 2), numbered("t", 6));
+        let long = "x".repeat(IMAGE_NAME_BYTES_MAX + 1);
+        let listed = images_of(vec![
+            image(1, &[], &[long, "y".into()]),
+            image(2, &digests, &tags),
+        ]);
+        let names = |image: &ContainerImage| image.names.clone().unwrap_or_default().join(" ");
+        assert_eq!(names(&listed[0]), "d0 d1 t0 t1 t2");
+        assert_eq!(names(&listed[1]), "y");
+        let greedy = (0..60).map(|size| image(100 + size, &[], &numbered(&"z".repeat(1_000), 100)));
+        let listed = images_of(greedy.collect());
+        assert_eq!((listed.len(), listed[0].size_bytes), (IMAGES_MAX, Some(159)));
+        let bytes: usize = listed.iter().map(|image| names(image).len()).sum();
+        assert!(bytes <= IMAGES_BYTES_MAX, "{bytes}");
+    }
 
     #[test]
     fn node_status_survives_short_runtime_outage() {
