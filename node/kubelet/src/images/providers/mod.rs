@@ -7,6 +7,7 @@
 //! Never: an answer in the log, or a plugin's failure that ends the pull: it goes on without its credentials.
 
 mod account;
+mod answers;
 pub(crate) mod config;
 mod plugin;
 mod provider;

@@ -250,3 +250,83 @@ async fn credential_plugin_that_fails_says_why_and_is_counted() {
          eu.registry.test/a: exit status 3: no login\n"
     );
 }
+
+/// A plugin that notes each request, and answers where the image does not hang.
+const HANGING: &str = r#"
+read -r request || true
+echo "$request" >> "$LOG"
+case "$request" in *hang*) exec sleep 600 ;; esac
+printf '%s' "$ANSWER"
+"#;
+
+fn pod_of(namespace: &str) -> Pod {
+    let mut pod = pod("");
+    pod.metadata.namespace = Some(namespace.to_owned());
+    pod
+}
+
+#[tokio::test]
+async fn credential_plugin_is_run_for_a_namespace_whatever_another_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = json!({"args": ["-c", HANGING]});
+    let own = provider(folder.path(), &answer("Image", Some("60s"), "p"), &client(), with);
+    let (evil, shop, tokens) = (pod_of("evil"), pod_of("shop"), Tokens(""));
+    let image = "eu.registry.test/shop";
+    let hanging: Vec<String> = (0..28)
+        .map(|number| format!("eu.registry.test/hang{number}"))
+        .collect();
+    let mut waiting: Vec<_> = hanging
+        .iter()
+        .map(String::as_str)
+        .chain([image])
+        .map(|image| Box::pin(own.provide(&evil, image, &tokens)))
+        .collect();
+    for one in &mut waiting {
+        assert!(one.now_or_never().is_none());
+    }
+    let mut theirs = waiting.pop().unwrap();
+    let found = tokio::select! {
+        biased;
+        found = own.provide(&shop, image, &tokens) => found,
+        () = futures::future::join_all(waiting).map(drop) => unreachable!("they hang"),
+    };
+    assert_eq!(found.unwrap().len(), 1);
+    let shared = theirs.as_mut().now_or_never();
+    assert_eq!(
+        shared.unwrap().unwrap().len(),
+        1,
+        "the answer counts for the other, too"
+    );
+}
+
+#[tokio::test]
+async fn credential_plugin_that_is_run_answers_all_that_want_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = provider(folder.path(), &answer("Image", None, "p"), &client(), json!({}));
+    let tokens = Tokens("");
+    let pods: Vec<Pod> = (0..20)
+        .map(|number| pod_of(&format!("n{}", number % 3)))
+        .collect();
+    let mut all: Vec<_> = pods
+        .iter()
+        .map(|pod| Box::pin(own.provide(pod, "eu.registry.test/a", &tokens)))
+        .collect();
+    let mut first = all.remove(0);
+    assert!(first.as_mut().now_or_never().is_none());
+    for one in &mut all {
+        assert!(one.as_mut().now_or_never().is_none());
+    }
+    // Whoever began it may go.
+    drop(first);
+    for found in futures::future::join_all(all).await {
+        assert_eq!(found.unwrap().len(), 1);
+    }
+    assert_eq!(requests(folder.path()).len(), 1);
+    let later = own.provide(&pods[0], "eu.registry.test/a", &tokens).await;
+    assert_eq!(later.unwrap().len(), 1);
+    assert_eq!(
+        requests(folder.path()).len(),
+        2,
+        "an answer that is not kept is asked for again"
+    );
+}
