@@ -15,7 +15,7 @@ pub(crate) struct PodView(pub(crate) Arc<PodInfo>);
 
 impl Projection for PodView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let pod: Pod = serde_json::from_slice(json)?;
+        let pod: Pod = machinery_client::json::from_slice(json)?;
         Ok(Self(Arc::new(PodInfo::new(pod))))
     }
 }
@@ -26,7 +26,7 @@ pub(crate) struct NodeView(pub(crate) Node);
 
 impl Projection for NodeView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(json).map(Self)
+        machinery_client::json::from_slice(json).map(Self)
     }
 }
 
@@ -55,7 +55,7 @@ impl Projection for MapSelector {
             #[serde(default)]
             selector: Option<Labels>,
         }
-        let service: Service = serde_json::from_slice(json)?;
+        let service: Service = machinery_client::json::from_slice(json)?;
         let match_labels = service.spec.selector.unwrap_or_default();
         Ok(Self(LabelSelector {
             match_labels,
@@ -80,7 +80,7 @@ impl Projection for FullSelector {
             #[serde(default)]
             selector: Option<LabelSelector>,
         }
-        let set: Set = serde_json::from_slice(json)?;
+        let set: Set = machinery_client::json::from_slice(json)?;
         Ok(Self(set.spec.selector.unwrap_or_default()))
     }
 }
@@ -109,7 +109,7 @@ impl Projection for BudgetView {
             disruptions_allowed: i32,
             disrupted_pods: Option<BTreeMap<Box<str>, serde::de::IgnoredAny>>,
         }
-        let full: Full = serde_json::from_slice(json)?;
+        let full: Full = machinery_client::json::from_slice(json)?;
         Ok(Self(Budget {
             selector: full.spec.selector,
             disruptions_allowed: full.status.disruptions_allowed,

@@ -1,5 +1,6 @@
 //! Values that a user makes as large as an object may be.
 
+use crate::json;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -59,13 +60,13 @@ impl<T: Clone + Default + DeserializeOwned> Folded<T> {
 
 /// Decodes text that was decoded when it came: there is nothing in it that could not be read.
 fn decoded<T: Default + DeserializeOwned>(json: &str) -> T {
-    serde_json::from_str(json).unwrap_or_default()
+    json::from_str(json).unwrap_or_default()
 }
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Folded<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(deserializer)?;
-        let value = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
+        let value = json::from_str(json.get()).map_err(D::Error::custom)?;
         Ok(Self(if json.get().len() <= SHORT {
             Kept::Value(value)
         } else {

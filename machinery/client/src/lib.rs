@@ -23,6 +23,7 @@ mod folded;
 mod following;
 mod header_store;
 pub mod informer;
+pub mod json;
 mod lines;
 mod long_list;
 mod namespace_turns;

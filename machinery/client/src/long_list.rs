@@ -33,7 +33,7 @@ impl<T: Clone + DeserializeOwned> LongList<T> {
         match &self.0 {
             Kept::Values(values) => Cow::Borrowed(values),
             // It was made from items: there is nothing in it that could not be read.
-            Kept::Json(json) => Cow::Owned(serde_json::from_str(json).unwrap_or_default()),
+            Kept::Json(json) => Cow::Owned(crate::json::from_str(json).unwrap_or_default()),
         }
     }
 

@@ -50,7 +50,7 @@ impl<P> Object<P> {
     /// Decodes the kept bytes; only stores whose projection says `KEEP_BYTES` have them.
     pub fn decode<K: DeserializeOwned>(&self) -> Result<K, ClientError> {
         let json = self.bytes.joined();
-        serde_json::from_slice(&json).map_err(|source| ClientError::Decode {
+        crate::json::from_slice(&json).map_err(|source| ClientError::Decode {
             what: self.header.key.to_string(),
             source,
         })

@@ -62,7 +62,7 @@ impl<K: DeserializeOwned, F: FnMut(TypedChange<K>) + Send> Reader<K, F> {
         if object.is_partial {
             return None;
         }
-        let decoded = serde_json::from_slice(&object.bytes.joined());
+        let decoded = crate::json::from_slice(&object.bytes.joined());
         if decoded.is_err() {
             let (resource, key) = (&self.source.resource, &object.header.key);
             tracing::warn!(%resource, %key, "an object that cannot be decoded was left out");

@@ -1,4 +1,4 @@
-//! Every projection of the workspace has a row among those whose memory is measured.
+//! Every projection of the workspace has a row among those whose memory is measured, and reads nulls as Go does.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,34 @@ fn projections(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().filter(|line| line.starts_with("impl"));
     let named = lines.filter_map(|line| line.split_once("Projection for "));
     named.map(|(_, name)| name.trim_end_matches([' ', '{', '}']))
+}
+
+/// Guards against projections that decode by `serde_json`, to which an object with a null list is unreadable.
+#[test]
+fn every_view_is_read_with_nulls() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    for group in ["apiserver", "cluster", "controllers", "machinery", "node"] {
+        sources(&root.join(group), &mut files);
+    }
+    let mut seen = 0;
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let count = projections(&text).count();
+        // The client's own are those of its tests.
+        if count == 0 || file.starts_with(root.join("machinery/client")) {
+            continue;
+        }
+        seen += count;
+        for call in ["serde_json::from_slice(json)", "serde_json::from_slice::<"] {
+            assert!(
+                !text.contains(call),
+                "{}: use machinery_client::json",
+                file.display()
+            );
+        }
+    }
+    assert!(seen > 25, "{seen}");
 }
 
 #[test]

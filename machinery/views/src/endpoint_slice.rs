@@ -92,7 +92,7 @@ impl Projection for Slice {
     }];
 
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let full: Full = serde_json::from_slice(json)?;
+        let full: Full = machinery_client::json::from_slice(json)?;
         let Some(service) = header.label(SERVICE_NAME) else {
             return Ok(Self::default());
         };

@@ -96,7 +96,7 @@ impl Service {
 
 impl Projection for Service {
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let Full { mut spec, status } = serde_json::from_slice(json)?;
+        let Full { mut spec, status } = machinery_client::json::from_slice(json)?;
         let is_external = &*spec.type_ == "ExternalName";
         let named = Self {
             external_name: spec.external_name.take().filter(|_| is_external),

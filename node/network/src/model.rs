@@ -39,7 +39,7 @@ impl Projection for NodeView {
             type_: Box<str>,
             address: Box<str>,
         }
-        let node: Node = serde_json::from_slice(json)?;
+        let node: Node = machinery_client::json::from_slice(json)?;
         let internal = node
             .status
             .addresses

@@ -47,7 +47,7 @@ impl Projection for AttachmentView {
     ];
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let Attachment { spec, status } = serde_json::from_slice(json)?;
+        let Attachment { spec, status } = machinery_client::json::from_slice(json)?;
         Ok(Self {
             attacher: spec.attacher,
             node: spec.node_name,
@@ -67,7 +67,7 @@ pub(crate) struct DriverView {
 
 impl Projection for DriverView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let driver: Driver = serde_json::from_slice(json)?;
+        let driver: Driver = machinery_client::json::from_slice(json)?;
         Ok(Self {
             attaches: driver.spec.attach_required.unwrap_or(true),
         })

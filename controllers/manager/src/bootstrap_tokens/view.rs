@@ -55,7 +55,7 @@ struct Data<'a> {
 
 impl Projection for TokenView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let Token { data } = serde_json::from_slice(json)?;
+        let Token { data } = machinery_client::json::from_slice(json)?;
         let text = STANDARD.decode(&*data.expiration).unwrap_or_default();
         Ok(Self {
             expiration: Expiration::of(&String::from_utf8_lossy(&text)),

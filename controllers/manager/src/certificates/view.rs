@@ -64,7 +64,7 @@ struct Status<'a> {
 
 impl Projection for RequestView {
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let Request { spec, status } = serde_json::from_slice(json)?;
+        let Request { spec, status } = machinery_client::json::from_slice(json)?;
         let has = |kind: &str| status.conditions.iter().any(|own| own.kind == kind);
         Ok(Self {
             is_approved: has("Approved"),

@@ -60,7 +60,7 @@ impl Projection for RoleView {
             #[serde(default)]
             aggregation_rule: Option<AggregationRule>,
         }
-        let role: Role = serde_json::from_slice(json)?;
+        let role: Role = machinery_client::json::from_slice(json)?;
         let selectors = role
             .aggregation_rule
             .and_then(|rule| rule.cluster_role_selectors)

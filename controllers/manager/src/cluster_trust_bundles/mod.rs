@@ -99,7 +99,7 @@ impl Projection for BundleView {
     const KEEP_BYTES: bool = true;
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let Bundle { spec } = serde_json::from_slice(json)?;
+        let Bundle { spec } = machinery_client::json::from_slice(json)?;
         Ok(Self {
             is_ours: spec.signer_name == SIGNER,
             content: fnv(spec.trust_bundle.as_bytes()),

@@ -32,7 +32,7 @@ pub(super) struct Placement {
 
 impl Placement {
     pub(super) fn of(template: &PodTemplate) -> Result<Self, serde_json::Error> {
-        let written: Written = serde_json::from_str(template.spec.get())?;
+        let written: Written = machinery_client::json::from_str(template.spec.get())?;
         Ok(Self {
             tolerations: daemon_tolerations(written.tolerations, written.host_network),
             node_name: written.node_name,

@@ -200,7 +200,7 @@ impl Projection for AllocationView {
         struct Consumer {
             uid: Box<str>,
         }
-        let claim: Claim = serde_json::from_slice(json)?;
+        let claim: Claim = machinery_client::json::from_slice(json)?;
         Ok(Self {
             devices: claim.status.allocation.devices.results,
             reserved_for: claim.status.reserved_for.into_iter().map(|own| own.uid).collect(),
@@ -220,7 +220,7 @@ impl Projection for DevicesView {
         struct Slice {
             spec: DevicesView,
         }
-        serde_json::from_slice(json).map(|slice: Slice| slice.spec)
+        machinery_client::json::from_slice(json).map(|slice: Slice| slice.spec)
     }
 }
 
@@ -237,7 +237,7 @@ impl Projection for RuleView {
         struct Status {
             conditions: Vec<RuleCondition>,
         }
-        let object: Object = serde_json::from_slice(json)?;
+        let object: Object = machinery_client::json::from_slice(json)?;
         let mut conditions = object.status.conditions.into_iter();
         Ok(Self {
             rule: object.spec,

@@ -139,7 +139,7 @@ impl Projection for SliceView {
             #[serde(default)]
             endpoints: Option<Vec<Endpoint>>,
         }
-        let slice: Slice = serde_json::from_slice(json)?;
+        let slice: Slice = machinery_client::json::from_slice(json)?;
         let mut ports = slice.ports.unwrap_or_default();
         ports.shrink_to_fit();
         Ok(Self {

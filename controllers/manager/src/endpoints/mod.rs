@@ -124,7 +124,7 @@ impl Projection for EndpointsView {
             #[serde(default)]
             annotations: BTreeMap<String, String>,
         }
-        let endpoints: Endpoints = serde_json::from_slice(json)?;
+        let endpoints: Endpoints = machinery_client::json::from_slice(json)?;
         Ok(Self {
             annotations: endpoints.metadata.annotations,
             subsets: endpoints.subsets.unwrap_or_default(),

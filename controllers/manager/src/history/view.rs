@@ -42,7 +42,7 @@ impl Projection for RevisionView {
     ];
 
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let written: Written<'_> = serde_json::from_slice(json)?;
+        let written: Written<'_> = machinery_client::json::from_slice(json)?;
         Ok(Self {
             number: written.revision,
             data: written

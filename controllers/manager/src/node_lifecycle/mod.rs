@@ -81,7 +81,7 @@ impl LeaseView {
 
 impl Projection for LeaseView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(json)
+        machinery_client::json::from_slice(json)
     }
 }
 

@@ -72,6 +72,17 @@ fn check_pod(case: &str, change: &Value, noted: Noted<'_>, owned: &[ClaimRef], e
     );
 }
 
+/// The API server writes the requests of `spec: {}` as null, as upstream's does.
+#[test]
+fn claim_without_requests_is_read() {
+    let written = claim_value(
+        "uidpod1",
+        &json!({"spec": {"devices": {"requests": null}}, "status": {"reservedFor": null}}),
+    );
+    let claim = object::<DeviceClaimView>(&written);
+    assert!(!claim.has_admin_access && claim.reserved_for.is_empty());
+}
+
 #[test]
 fn claims_of_pods_are_made_as_upstreams() {
     let (made, none) = (PodStep::Create("my-template".into()), json!({}));

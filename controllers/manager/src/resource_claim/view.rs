@@ -56,7 +56,7 @@ impl Projection for DeviceClaimView {
     const KEEP_BYTES: bool = true;
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let claim: Claim = serde_json::from_slice(json)?;
+        let claim: Claim = machinery_client::json::from_slice(json)?;
         let mut annotations = claim.metadata.annotations.unwrap_or_default();
         let requests = claim.spec.devices.requests.iter();
         let mut exactly = requests.filter_map(|own| own.exactly.as_ref());

@@ -20,7 +20,7 @@ impl Projection for QuotaView {
     const KEEP_BYTES: bool = true;
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let quota: ResourceQuota = serde_json::from_slice(json)?;
+        let quota: ResourceQuota = machinery_client::json::from_slice(json)?;
         Ok(Self {
             quota: Quota::of(&quota),
         })
@@ -86,7 +86,7 @@ impl<M: Measure> Projection for MeasuredView<M> {
     const INDEXES: &'static [Index<Self>] = &[Index::NAMESPACE];
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let object: M::Object = serde_json::from_slice(json)?;
+        let object: M::Object = machinery_client::json::from_slice(json)?;
         Ok(Self {
             measured: M::measure(&object),
             of: PhantomData,
@@ -102,7 +102,7 @@ pub(crate) struct DeviceClassView {
 
 impl Projection for DeviceClassView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let class: DeviceClass = serde_json::from_slice(json)?;
+        let class: DeviceClass = machinery_client::json::from_slice(json)?;
         let name = class.spec.and_then(|spec| spec.extended_resource_name);
         Ok(Self {
             extended_resource: name.map(String::into_boxed_str),

@@ -80,7 +80,7 @@ impl Projection for Published {
             #[serde(default)]
             data: BTreeMap<String, String>,
         }
-        let data = serde_json::from_slice::<Data>(json)?.data;
+        let data = machinery_client::json::from_slice::<Data>(json)?.data;
         Ok(Self(if data.len() == 1 {
             data.get(FIELD).map_or(0, |text| fnv(text.as_bytes()))
         } else {

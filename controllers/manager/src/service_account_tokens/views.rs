@@ -50,7 +50,7 @@ impl Projection for TokenView {
     }];
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let secret: Data = serde_json::from_slice(json)?;
+        let secret: Data = machinery_client::json::from_slice(json)?;
         let annotations = secret.metadata.annotations.unwrap_or_default();
         let data = secret.data.unwrap_or_default();
         let noted = |name: &str| annotations.get(name).cloned().unwrap_or_default().into();
@@ -90,7 +90,7 @@ struct Listed {
 
 impl Projection for AccountView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let listed = serde_json::from_slice::<Account>(json)?.secrets;
+        let listed = machinery_client::json::from_slice::<Account>(json)?.secrets;
         let listed = listed.unwrap_or_default().into_iter();
         Ok(Self {
             secrets: listed.map(|own| own.name).collect(),

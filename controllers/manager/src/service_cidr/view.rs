@@ -31,7 +31,7 @@ impl CidrView {
 
 impl Projection for CidrView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let cidr: Cidr = serde_json::from_slice(json)?;
+        let cidr: Cidr = machinery_client::json::from_slice(json)?;
         Ok(Self {
             ranges: cidr
                 .spec

@@ -233,7 +233,8 @@ impl StatefulSetReconciler {
     async fn revisions(&self, set: &SetRef, written: &Written) -> Result<Revisions, ReconcileError> {
         let kind = ApiResource::of::<StatefulSet>();
         let all = self.history.claim(&kind, &set.header, &set.selector).await?;
-        let template: PodTemplate = serde_json::from_str(written.spec.template.get()).map_err(unreadable)?;
+        let template: PodTemplate =
+            machinery_client::json::from_str(written.spec.template.get()).map_err(unreadable)?;
         let data = template_data(written.spec.template.get()).map_err(unreadable)?;
         let mut collision_count = set.status.collision_count.unwrap_or(0);
         let same = equal(&all, &data).last();

@@ -15,7 +15,7 @@ impl Projection for StorageView {
     const INDEXES: &'static [Index<Self>] = &[Index::NAMESPACE];
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let object: Object = serde_json::from_slice(json)?;
+        let object: Object = machinery_client::json::from_slice(json)?;
         let target = object.status.modify_volume_status;
         let classes = [
             object.spec.volume_attributes_class_name,

@@ -37,7 +37,7 @@ impl Projection for MigrationView {
     const KEEP_BYTES: bool = true;
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let migration: Migration = serde_json::from_slice(json)?;
+        let migration: Migration = machinery_client::json::from_slice(json)?;
         Ok(Self {
             resource: migration.spec.resource,
             conditions: migration.status.conditions,

@@ -62,7 +62,7 @@ impl Projection for PolicyView {
             #[serde(default)]
             status: Option<Status>,
         }
-        let policy: Policy = serde_json::from_slice(json)?;
+        let policy: Policy = machinery_client::json::from_slice(json)?;
         let observed = policy.status.unwrap_or_default().observed_generation;
         Ok(Self { observed })
     }

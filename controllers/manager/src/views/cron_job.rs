@@ -88,7 +88,7 @@ impl Projection for CronJobView {
     const KEEP_BYTES: bool = true;
 
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let CronJob { spec, status } = serde_json::from_slice(json)?;
+        let CronJob { spec, status } = machinery_client::json::from_slice(json)?;
         Ok(Self {
             schedule: spec.schedule,
             time_zone: spec.time_zone,

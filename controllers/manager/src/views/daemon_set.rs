@@ -79,7 +79,7 @@ impl Projection for DaemonSetView {
     const KEEP_BYTES: bool = true;
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let set: DaemonSet = serde_json::from_slice(json)?;
+        let set: DaemonSet = machinery_client::json::from_slice(json)?;
         let (spec, annotations) = (set.spec, set.metadata.annotations);
         let strategy = spec.update_strategy;
         Ok(Self {

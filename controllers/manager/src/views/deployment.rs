@@ -93,7 +93,7 @@ impl Projection for DeploymentView {
 
 impl DeploymentView {
     fn after(former: Option<&Arc<SharedTemplate>>, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let deployment: Deployment<'_> = serde_json::from_slice(json)?;
+        let deployment: Deployment<'_> = machinery_client::json::from_slice(json)?;
         let spec = deployment.spec;
         let replicas = spec.replicas.unwrap_or(1);
         Ok(Self {

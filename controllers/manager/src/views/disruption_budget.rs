@@ -37,7 +37,7 @@ impl Projection for DisruptionBudgetView {
     const KEEP_BYTES: bool = true;
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let budget: Budget = serde_json::from_slice(json)?;
+        let budget: Budget = machinery_client::json::from_slice(json)?;
         Ok(Self {
             min_available: budget.spec.min_available,
             max_unavailable: budget.spec.max_unavailable,

@@ -121,9 +121,9 @@ impl Projection for JobView {
     const KEEP_BYTES: bool = true;
 
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let job: Job = serde_json::from_slice(json)?;
+        let job: Job = machinery_client::json::from_slice(json)?;
         let spec = job.spec;
-        let restart: Restart = serde_json::from_str(spec.template.spec.get())?;
+        let restart: Restart = machinery_client::json::from_str(spec.template.spec.get())?;
         Ok(Self {
             parallelism: spec.parallelism.unwrap_or(1),
             completions: spec.completions,

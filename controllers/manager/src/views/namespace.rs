@@ -20,7 +20,7 @@ impl Projection for NamespaceView {
     const KEEP_BYTES: bool = true;
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let namespace: Namespace = serde_json::from_slice(json)?;
+        let namespace: Namespace = machinery_client::json::from_slice(json)?;
         Ok(Self {
             finalizers: namespace.spec.finalizers,
             terminating: namespace.status.phase == "Terminating",

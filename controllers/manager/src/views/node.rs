@@ -49,8 +49,9 @@ pub struct ReportedVolume {
 
 impl Projection for NodeView {
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let node: Node<Condition> = serde_json::from_slice(json)?;
-        let heartbeats: Status<Heartbeat> = serde_json::from_slice::<Node<Heartbeat>>(json)?.status;
+        let node: Node<Condition> = machinery_client::json::from_slice(json)?;
+        let heartbeats: Status<Heartbeat> =
+            machinery_client::json::from_slice::<Node<Heartbeat>>(json)?.status;
         let annotations = node.metadata.annotations;
         let heartbeat = heartbeats.conditions.into_iter().find(|own| own.kind == "Ready");
         Ok(Self {

@@ -156,7 +156,7 @@ impl ReplicaSetView {
     where
         S: DeserializeOwned + Default + Into<Selector>,
     {
-        let set: Set<'_, S> = serde_json::from_slice(json)?;
+        let set: Set<'_, S> = machinery_client::json::from_slice(json)?;
         Ok(Self {
             replicas: set.spec.replicas.unwrap_or(1),
             min_ready_seconds: set.spec.min_ready_seconds,

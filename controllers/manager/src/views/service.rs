@@ -42,7 +42,7 @@ impl Projection for ServiceView {
     const INDEXES: &'static [Index<Self>] = &[Index::NAMESPACE];
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let spec = serde_json::from_slice::<Service>(json)?.spec;
+        let spec = machinery_client::json::from_slice::<Service>(json)?.spec;
         Ok(Self {
             selector: spec.selector,
             ports: spec.ports,

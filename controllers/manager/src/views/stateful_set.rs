@@ -93,7 +93,7 @@ impl Projection for StatefulSetView {
     const KEEP_BYTES: bool = true;
 
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let set: StatefulSet = serde_json::from_slice(json)?;
+        let set: StatefulSet = machinery_client::json::from_slice(json)?;
         let spec = set.spec;
         let replicas = spec.replicas.unwrap_or(1);
         let retention = spec.persistent_volume_claim_retention_policy;

@@ -202,12 +202,12 @@ struct Members<'a> {
 impl SharedTemplate {
     /// The template with this text: that of the former version of the object, where it is the same.
     pub fn read(text: &RawValue, former: Option<&Arc<Self>>) -> Result<Arc<Self>, serde_json::Error> {
-        let members: Members<'_> = serde_json::from_str(text.get())?;
+        let members: Members<'_> = machinery_client::json::from_str(text.get())?;
         if let Some(former) = former.filter(|own| own.has(&members)) {
             return Ok(Arc::clone(former));
         }
         Ok(Arc::new(Self {
-            template: serde_json::from_str(text.get())?,
+            template: machinery_client::json::from_str(text.get())?,
             fingerprint: fingerprint(text)?,
             metadata_text: members.metadata_text(),
         }))

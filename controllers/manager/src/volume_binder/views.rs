@@ -133,7 +133,7 @@ impl Projection for VolumeView {
             metadata,
             spec,
             status,
-        } = serde_json::from_slice(json)?;
+        } = machinery_client::json::from_slice(json)?;
         let annotations = read(metadata);
         let class = annotations.get(BETA_CLASS).cloned();
         let plugin = plugin(&spec);
@@ -208,7 +208,7 @@ impl Projection for ClaimView {
             metadata,
             spec,
             status,
-        } = serde_json::from_slice(json)?;
+        } = machinery_client::json::from_slice(json)?;
         let annotations = read(metadata);
         let class = annotations.get(BETA_CLASS).cloned();
         Ok(Self {
@@ -236,7 +236,7 @@ pub(crate) struct ClassView {
 
 impl Projection for ClassView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let class: Class = serde_json::from_slice(json)?;
+        let class: Class = machinery_client::json::from_slice(json)?;
         let annotations = class.metadata.annotations.unwrap_or_default();
         let says = |name: &str| annotations.get(name).is_some_and(|value| &**value == "true");
         Ok(Self {

@@ -45,7 +45,7 @@ impl Projection for DeviceClaimView {
             metadata,
             spec,
             status,
-        } = serde_json::from_slice(json)?;
+        } = machinery_client::json::from_slice(json)?;
         let owner = metadata.owner_references.into_iter().find(|own| own.controller);
         Ok(Self(Arc::new(DeviceClaim {
             uid: metadata.uid,
@@ -65,7 +65,7 @@ pub(crate) struct DeviceClassView(pub(crate) Arc<DeviceClass>);
 
 impl Projection for DeviceClassView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(json).map(|class| Self(Arc::new(class)))
+        machinery_client::json::from_slice(json).map(|class| Self(Arc::new(class)))
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct TaintRuleView(pub(crate) TaintRule);
 
 impl Projection for TaintRuleView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(json).map(Self)
+        machinery_client::json::from_slice(json).map(Self)
     }
 }
 
@@ -144,7 +144,7 @@ impl Projection for SliceView {
         struct Metadata {
             name: Box<str>,
         }
-        let Full { metadata, spec } = serde_json::from_slice(json)?;
+        let Full { metadata, spec } = machinery_client::json::from_slice(json)?;
         let (driver, pool): (Arc<str>, Arc<str>) = (spec.driver.into(), spec.pool.name.into());
         let has_conditions = spec.devices.iter().any(|own| !own.binding_conditions.is_empty());
         let device = |own: FullDevice| own.into_device(&driver, &pool);

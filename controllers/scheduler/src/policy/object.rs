@@ -40,7 +40,7 @@ impl Projection for WantedPolicy {
             #[serde(default)]
             policy: Box<str>,
         }
-        let object: Object = serde_json::from_slice(json)?;
+        let object: Object = machinery_client::json::from_slice(json)?;
         let name = object.spec.policy;
         Ok(Self {
             policy: Policy::named(&name).ok_or(name),

@@ -98,7 +98,7 @@ impl Projection for ClaimView {
             mut metadata,
             spec,
             status,
-        } = serde_json::from_slice(json)?;
+        } = machinery_client::json::from_slice(json)?;
         let owners = std::mem::take(&mut metadata.owner_references);
         let owner = owners.into_iter().find(|owner| owner.controller);
         Ok(Self(Claim {
@@ -159,7 +159,7 @@ impl Projection for VolumeView {
             metadata,
             spec,
             status,
-        } = serde_json::from_slice(json)?;
+        } = machinery_client::json::from_slice(json)?;
         let nodes = spec.node_affinity.and_then(|affinity| affinity.required);
         Ok(Self(Volume {
             revision: metadata.revision(),
@@ -212,7 +212,7 @@ impl Projection for ClassView {
             volume_binding_mode: Option<Box<str>>,
             allowed_topologies: Vec<TopologyTerm>,
         }
-        let full: Full = serde_json::from_slice(json)?;
+        let full: Full = machinery_client::json::from_slice(json)?;
         let mode = full.volume_binding_mode.as_deref();
         Ok(Self(Class {
             waits: mode.map(|mode| mode == "WaitForFirstConsumer"),
@@ -250,7 +250,7 @@ impl Projection for CsiNodeView {
         struct Allocatable {
             count: Option<i32>,
         }
-        let full: Full = serde_json::from_slice(json)?;
+        let full: Full = machinery_client::json::from_slice(json)?;
         let limit = |own: NodeDriver| (own.name, own.allocatable.and_then(|own| own.count));
         Ok(Self(CsiNode {
             drivers: full.spec.drivers.into_iter().flatten().map(limit).collect(),
@@ -275,7 +275,7 @@ impl Projection for DriverView {
             storage_capacity: Option<bool>,
             prevent_pod_scheduling_if_missing: Option<bool>,
         }
-        let full: Full = serde_json::from_slice(json)?;
+        let full: Full = machinery_client::json::from_slice(json)?;
         Ok(Self(Driver {
             tracks_capacity: full.spec.storage_capacity == Some(true),
             must_be_installed: full.spec.prevent_pod_scheduling_if_missing == Some(true),
@@ -297,7 +297,7 @@ impl Projection for CapacityView {
             capacity: Option<Box<str>>,
             maximum_volume_size: Option<Box<str>>,
         }
-        let full: Full = serde_json::from_slice(json)?;
+        let full: Full = machinery_client::json::from_slice(json)?;
         let bytes = |text: &Option<Box<str>>| {
             let amount: Option<Quantity> = text.as_ref().and_then(|text| text.parse().ok());
             amount.map(Quantity::units)
@@ -335,7 +335,7 @@ impl Projection for AttachmentView {
         struct Source {
             persistent_volume_name: Option<Box<str>>,
         }
-        let Full { spec } = serde_json::from_slice(json)?;
+        let Full { spec } = machinery_client::json::from_slice(json)?;
         Ok(Self(Attachment {
             driver: spec.attacher,
             node: spec.node_name,

@@ -177,7 +177,7 @@ impl Client {
 
 /// Decodes an answer; `what` names it where it cannot be.
 pub fn decode<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, ClientError> {
-    serde_json::from_slice(body).map_err(|source| ClientError::Decode {
+    crate::json::from_slice(body).map_err(|source| ClientError::Decode {
         what: what.to_owned(),
         source,
     })

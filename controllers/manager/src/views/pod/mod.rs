@@ -222,7 +222,7 @@ impl Projection for PodView {
     ];
 
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let pod: Pod = serde_json::from_slice(json)?;
+        let pod: Pod = machinery_client::json::from_slice(json)?;
         let (spec, status) = (pod.spec, pod.status);
         let readiness = find(&status.conditions, "Ready");
         let ready = readiness.filter(|condition| condition.is_true());

@@ -146,6 +146,16 @@ pub(super) fn written(mut reservation: Reservation, version: u64) -> Reservation
     reservation
 }
 
+/// The API server writes the requests of `spec: {}` as null, as upstream's does.
+#[test]
+fn pod_with_a_claim_without_requests_is_placed() {
+    let mut story = Story::new();
+    story.claim("empty", 1, &json!({"spec": {"devices": {"requests": null}}}));
+    let pod = story.pod("p", &["empty"]);
+    let (placed, ..) = story.reserved(NOW);
+    assert_eq!(placed.key, pod.key);
+}
+
 #[test]
 fn claim_gets_devices_of_the_pods_node_and_the_pod_is_bound_once_that_is_written() {
     let mut story = Story::new();
