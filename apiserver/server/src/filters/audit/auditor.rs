@@ -109,7 +109,7 @@ impl Auditor {
         self.metrics.written();
         let sent = self.webhook.as_ref().and_then(|webhook| {
             let own = self.fit(webhook.truncate(), &line, event)?;
-            Some(webhook.write(&own))
+            Some(webhook.write(&own, &event.share()))
         });
         let logged = self.log.as_ref().and_then(|log| {
             let own = match log.truncate() {

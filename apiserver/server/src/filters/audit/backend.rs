@@ -87,16 +87,6 @@ impl Backlog {
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
     }
 
-    /// Adds an event where all together have no more bytes than this.
-    pub(super) fn try_add(&self, bytes: usize, limit: usize) -> bool {
-        let sum = |held: usize| held.checked_add(bytes).filter(|sum| *sum <= limit);
-        let added = self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum);
-        if added.is_ok() {
-            self.events.fetch_add(1, Ordering::AcqRel);
-        }
-        added.is_ok()
-    }
-
     pub(super) fn remove(&self, events: usize, bytes: usize) {
         self.events.fetch_sub(events, Ordering::AcqRel);
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);

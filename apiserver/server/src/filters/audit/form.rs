@@ -1,6 +1,7 @@
 //! The JSON of an event: `audit.k8s.io/v1` `Event` and its parts.
 
 use super::policy::{Level, Stage};
+use apiserver_auth::share_in;
 use apiserver_endpoints::RequestInfo;
 use apiserver_endpoints::status::{Details, Status};
 use machinery_meta::UserInfo;
@@ -65,6 +66,12 @@ pub(super) struct Event<'a> {
 }
 
 impl Event<'_> {
+    /// The share of what waits that it takes: its user's.
+    pub(super) fn share(&self) -> String {
+        let namespace = self.object_ref.as_ref().map_or("", |own| own.namespace);
+        share_in(&cut(self.user.username), &cut(namespace)).into_owned()
+    }
+
     /// JSON in one line, with its end.
     pub(super) fn line(&self) -> Option<String> {
         match serde_json::to_string(self) {

@@ -5,6 +5,7 @@
 //! the places of those under way.
 
 use super::delivery::Delivery;
+use super::shares::Share;
 use super::throttle::Throttle;
 use super::{MAX_UNDER_WAY, PREFIX};
 use crate::filters::audit::backend::Backlog;
@@ -25,6 +26,12 @@ pub(super) struct Item {
     /// JSON without its kind, which the list has.
     pub(super) event: String,
     pub(super) sent: Option<oneshot::Sender<bool>>,
+    /// Of what its user may have waiting, where that is bounded.
+    #[expect(
+        dead_code,
+        reason = "it is held for as long as the event waits or is under way"
+    )]
+    pub(super) share: Option<Share>,
 }
 
 /// Events that are sent together. They leave the backlog with it.

@@ -2,7 +2,8 @@
 //! (k8s.io/apiserver/plugin/pkg/audit/webhook and buffered).
 //!
 //! In the mode `batch`, the default, no request waits: events are put together to batches ([`batches`]), and those that come while as
-//! many wait as the buffer holds, or [`MAX_BUFFERED_BYTES`] are waiting or under way, are dropped and counted. In the modes `blocking`
+//! many wait as the buffer holds, or [`MAX_BUFFERED_BYTES`] are waiting or under way, or beyond their user's share of both ([`shares`]), are
+//! dropped and counted. In the modes `blocking`
 //! and `blocking-strict` a request waits until its event is sent or has failed; the bounds are those of the log.
 //!
 //! A call that fails is made again ([`delivery`]), and an answer counts by its code alone. Bounded: events and bytes that wait, batches
@@ -12,6 +13,7 @@ mod batches;
 mod config;
 mod delivery;
 mod receiver;
+mod shares;
 mod throttle;
 
 #[cfg(test)]
@@ -27,6 +29,7 @@ use batches::{BatchLimits, Batches, Item, in_a_list};
 use delivery::Delivery;
 use machinery_runtime::{CancellationToken, LogThrottle, Runtime};
 use prometheus::IntCounterVec;
+use shares::{Amount, Share, Shares};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use throttle::Throttle;
@@ -55,6 +58,8 @@ pub(crate) struct AuditWebhook {
     queued: Arc<AtomicUsize>,
     /// All that are waiting or under way.
     backlog: Arc<Backlog>,
+    /// Parts of them by user, in the mode `batch`.
+    shares: Arc<Shares>,
     errors: IntCounterVec,
     stopping: CancellationToken,
 }
@@ -88,6 +93,12 @@ impl AuditWebhook {
             bytes: config.truncate.unwrap_or_default().max_batch_size,
             wait: is_batch.then_some(config.batch.max_wait),
         };
+        let buffer_size = config.batch.buffer_size;
+        let shares = Shares::new(Amount {
+            // One more batch waits for a place among those under way.
+            events: buffer_size.saturating_add(limits.events.saturating_mul(MAX_UNDER_WAY + 1)),
+            bytes: MAX_BUFFERED_BYTES,
+        });
         let throttle = config.batch.throttle.filter(|_| is_batch);
         let throttle = throttle.map(|limit| Throttle::new(limit, runtime.monotonic()));
         let taken = (received, Arc::clone(&queued));
@@ -101,10 +112,11 @@ impl AuditWebhook {
         Self {
             mode: config.mode,
             truncate: config.truncate,
-            buffer_size: config.batch.buffer_size,
+            buffer_size,
             items,
             queued,
             backlog,
+            shares,
             errors,
             stopping,
         }
@@ -126,33 +138,33 @@ impl AuditWebhook {
         self.backlog.bytes() > OBJECTS_BYTES
     }
 
-    /// Takes the line of an event.
-    pub(super) fn write(&self, line: &str) -> Written {
+    /// Takes the line of an event that a user has caused.
+    pub(super) fn write(&self, line: &str, user: &str) -> Written {
         let event = in_a_list(line);
         if self.mode == AuditMode::Batch {
-            self.write_to_buffer(event);
+            self.write_to_buffer(event, user);
             return Written::default();
         }
-        self.backlog.add(event.len());
         let (sent, received) = oneshot::channel();
-        self.send(event, Some(sent));
+        self.send(event, Some(sent), None);
         Written::pending(received, self.mode)
     }
 
-    fn write_to_buffer(&self, event: String) {
-        let is_queued = self.queued.load(Ordering::Acquire) < self.buffer_size
-            && self.backlog.try_add(event.len(), MAX_BUFFERED_BYTES);
-        match is_queued {
-            true => self.send(event, None),
-            false => self.errors.with_label_values(&[BUFFER]).inc(),
+    fn write_to_buffer(&self, event: String, user: &str) {
+        let has_room = self.queued.load(Ordering::Acquire) < self.buffer_size;
+        let share = has_room.then(|| self.shares.take(user, event.len())).flatten();
+        match share {
+            Some(_) => self.send(event, None, share),
+            None => self.errors.with_label_values(&[BUFFER]).inc(),
         }
     }
 
-    fn send(&self, event: String, sent: Option<oneshot::Sender<bool>>) {
+    fn send(&self, event: String, sent: Option<oneshot::Sender<bool>>, share: Option<Share>) {
         let bytes = event.len();
+        self.backlog.add(bytes);
         self.queued.fetch_add(1, Ordering::AcqRel);
         // Only a server that has ended takes none.
-        if self.items.send(Item { event, sent }).is_err() {
+        if self.items.send(Item { event, sent, share }).is_err() {
             self.queued.fetch_sub(1, Ordering::AcqRel);
             self.backlog.remove(1, bytes);
             self.errors.with_label_values(&[BUFFER]).inc();

@@ -138,12 +138,12 @@ fn batch_goes_when_it_is_full_or_has_waited() {
         Behaviour::Takes,
         async |webhook, model, runtime| {
             for _ in 0..7 {
-                assert!(webhook.write(&line(1)).done().await, "no request waits");
+                assert!(webhook.write(&line(1), "anna").done().await, "no request waits");
             }
             model.until_events(6).await;
             assert_eq!(model.lists(), [(0, 3), (0, 3)]);
             runtime.sleep(Duration::from_secs(20)).await;
-            webhook.write(&line(1));
+            webhook.write(&line(1), "anna");
             model.until_events(8).await;
             assert_eq!(
                 model.lists()[2],
@@ -164,7 +164,7 @@ fn batches_go_at_the_rate_of_the_throttle() {
         Behaviour::Takes,
         async |webhook, model, _| {
             for _ in 0..5 {
-                webhook.write(&line(1));
+                webhook.write(&line(1), "anna");
             }
             model.until_events(5).await;
             assert_eq!(model.lists(), [(0, 1), (0, 1), (500, 1), (1_000, 1), (1_500, 1)]);
@@ -185,7 +185,7 @@ fn batch_has_no_more_bytes_than_its_bound() {
     scenario(config, Behaviour::Takes, async |webhook, model, _| {
         // 12 bytes are around the text.
         for bytes in [38, 38, 38, 200, 38] {
-            webhook.write(&line(bytes));
+            webhook.write(&line(bytes), "anna");
         }
         webhook.flush().await;
         let sizes: Vec<usize> = model.lists().iter().map(|(_, events)| *events).collect();
@@ -200,8 +200,8 @@ fn failed_call_is_made_again_five_times_in_all() {
         batches_of(2, None),
         Behaviour::Refuses,
         async |webhook, model, runtime| {
-            webhook.write(&line(1));
-            webhook.write(&line(1));
+            webhook.write(&line(1), "anna");
+            webhook.write(&line(1), "anna");
             runtime.sleep(Duration::from_secs(300)).await;
             let times: Vec<u64> = model.lists().iter().map(|(at, _)| *at).collect();
             assert_eq!(times.len(), 5);
@@ -211,7 +211,7 @@ fn failed_call_is_made_again_five_times_in_all() {
             }
             assert_eq!((webhook.lost(PLUGIN), webhook.unsent()), (2, 0));
             model.becomes(Behaviour::Takes);
-            webhook.write(&line(1));
+            webhook.write(&line(1), "anna");
             webhook.flush().await;
             assert_eq!((model.events(), webhook.lost(PLUGIN)), (11, 2));
         },
@@ -225,9 +225,9 @@ fn receiver_that_hangs_keeps_no_request_waiting_and_bounds_hold() {
         Behaviour::Hangs,
         async |webhook, model, runtime| {
             let buffer = webhook.buffer_size;
-            for _ in 0..buffer + 1_000 {
+            for user in 0..buffer + 1_000 {
                 webhook.wait_for_capacity().await;
-                assert!(webhook.write(&line(1)).done().await);
+                assert!(webhook.write(&line(1), &user.to_string()).done().await);
                 // The sender has its turn.
                 runtime.sleep(Duration::from_millis(1)).await;
             }
@@ -253,8 +253,8 @@ fn large_events_of_a_receiver_that_hangs_are_bounded_in_bytes() {
         Behaviour::Hangs,
         async |webhook, _, runtime| {
             let megabyte = line(1 << 20);
-            for _ in 0..40 {
-                webhook.write(&megabyte);
+            for user in 0..40 {
+                webhook.write(&megabyte, &user.to_string());
                 runtime.sleep(Duration::from_millis(1)).await;
             }
             assert!(webhook.backlog.bytes() <= MAX_BUFFERED_BYTES);
@@ -264,19 +264,46 @@ fn large_events_of_a_receiver_that_hangs_are_bounded_in_bytes() {
 }
 
 #[test]
+fn large_events_of_one_user_leave_room_for_those_of_others() {
+    scenario(
+        batches_of(1, None),
+        Behaviour::Hangs,
+        async |webhook, model, _| {
+            let megabyte = line(1 << 20);
+            for _ in 0..40 {
+                webhook.write(&megabyte, "red");
+            }
+            let (kept, lost) = (webhook.unsent(), webhook.lost(BUFFER));
+            assert_eq!((kept, lost), (16, 24), "half of the bytes");
+            for _ in 0..1_000 {
+                webhook.write(&line(1), "blue");
+            }
+            assert_eq!(webhook.lost(BUFFER), lost);
+            model.becomes(Behaviour::Takes);
+            webhook.flush().await;
+            webhook.write(&megabyte, "red");
+            assert_eq!(webhook.lost(BUFFER), lost, "what is sent takes no share");
+        },
+    );
+}
+
+#[test]
 fn requests_wait_for_their_events_in_the_modes_that_block() {
     for (mode, goes_on) in [(AuditMode::Blocking, true), (AuditMode::BlockingStrict, false)] {
         let config = AuditWebhookConfig { mode, ..config() };
         scenario(config, Behaviour::Takes, async move |webhook, model, _| {
-            let written: Vec<_> = (0..5).map(|_| webhook.write(&line(1))).collect();
+            let written: Vec<_> = (0..5).map(|_| webhook.write(&line(1), "anna")).collect();
             assert_eq!(model.events(), 0, "the sender had no turn");
             for written in written {
                 assert!(written.lets_request_go_on().await);
             }
             assert_eq!(model.lists(), [(0, 5)], "what waits goes together");
             model.becomes(Behaviour::Refuses);
-            assert!(!webhook.write(&line(1)).done().await);
-            assert_eq!(webhook.write(&line(1)).lets_request_go_on().await, goes_on);
+            assert!(!webhook.write(&line(1), "anna").done().await);
+            assert_eq!(
+                webhook.write(&line(1), "anna").lets_request_go_on().await,
+                goes_on
+            );
             assert_eq!(webhook.lost(PLUGIN), 2);
         });
     }
@@ -288,7 +315,7 @@ fn server_that_stops_waits_for_no_pause() {
         batches_of(1, None),
         Behaviour::Refuses,
         async |webhook, model, runtime| {
-            webhook.write(&line(1));
+            webhook.write(&line(1), "anna");
             model.until_events(1).await;
             let begun = runtime.monotonic();
             model.becomes(Behaviour::Takes);
