@@ -38,7 +38,8 @@ impl<'a> LogTime<'a> {
     }
 }
 
-/// The moment that a text in RFC 3339 names, as Go reads it: no leap second, and what is less than a nanosecond is cut.
+/// The moment that a text in RFC 3339 names, as Go reads it: no leap second, and what is less than a nanosecond is cut. A moment of the
+/// year 9999 beyond the last that is known here is that one.
 pub(crate) fn rfc3339(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let is = |at: usize, byte: u8| bytes.get(at) == Some(&byte);
@@ -52,10 +53,16 @@ pub(crate) fn rfc3339(text: &str) -> Option<Timestamp> {
     if has_point == digits.is_empty() || !is_offset(offset) {
         return None;
     }
-    match digits.len() {
-        0..=DIGITS => text.parse().ok(),
-        _ => format!("{seconds}.{}{offset}", &digits[..DIGITS]).parse().ok(),
-    }
+    let shortened = match digits.len() {
+        0..=DIGITS => Cow::Borrowed(text),
+        _ => format!("{seconds}.{}{offset}", &digits[..DIGITS]).into(),
+    };
+    let read = |text: &str| text.parse::<Timestamp>().ok();
+    read(&shortened).or_else(|| {
+        // Both years have the same days.
+        let same = format!("9998{}", shortened.strip_prefix("9999")?);
+        read(&same).map(|_| Timestamp::MAX)
+    })
 }
 
 /// The digits behind the second, and what follows them.
@@ -99,6 +106,22 @@ mod tests {
             let time = LogTime::parse(written.into()).unwrap_or_else(|| panic!("{written}"));
             assert_eq!(time.fixed(), shown);
             assert_eq!(time.at, shown.parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn time_of_the_last_day_that_go_writes_is_the_last_one_known() {
+        for text in ["9999-12-31T23:59:59.999999999Z", "9999-12-31T23:59:59-23:59"] {
+            assert_eq!(rfc3339(text), Some(Timestamp::MAX), "{text}");
+        }
+        let known = "9999-12-30T00:00:00Z";
+        assert_eq!(rfc3339(known), known.parse().ok());
+        for text in [
+            "9999-12-32T00:00:00Z",
+            "9999-12-31T24:00:00Z",
+            "9999-12-31T23:59:59+99:99",
+        ] {
+            assert_eq!(rfc3339(text), None, "{text}");
         }
     }
 

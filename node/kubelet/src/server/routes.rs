@@ -105,8 +105,9 @@ impl Server {
         let served = self.metrics.begin(request.method(), request.uri().path());
         match self.admit(caller, &request).await {
             Ok(user) => {
+                let name = user.name.clone();
                 let open = caller.begin(user).counted(served);
-                let answer = self.route(request).await;
+                let answer = self.route(&name, request).await;
                 open.until_answered(answer.unwrap_or_else(|refusal| *refusal))
             }
             Err(refusal) => refused(refusal),
@@ -139,7 +140,12 @@ impl Server {
         Err(refusal)
     }
 
-    async fn route(&self, request: Request<Incoming>) -> Result<Response<Body>, Box<Response<Body>>> {
+    /// Answers a user's request.
+    async fn route(
+        &self,
+        user: &str,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Box<Response<Body>>> {
         let path = request.uri().path().to_string();
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let query = Query::parse(request.uri().query().unwrap_or_default());
@@ -164,7 +170,7 @@ impl Server {
             ["flagz"] => debug_pages::flagz(&context.config.flags, request.headers()),
             ["logs", ..] => {
                 let logs = &self.system_logs;
-                logs.answer(context, request.uri(), request.headers()).await
+                logs.answer(context, user, request.uri(), request.headers()).await
             }
             ["runningpods"] => running_pods::running_pods(context).await,
             ["metrics", "cadvisor"] => cadvisor::answer(context, &self.usage).await,

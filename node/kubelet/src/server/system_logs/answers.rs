@@ -1,16 +1,17 @@
 //! Answers with a file or the names of a folder, as Go's `FileServer` makes them. The type of a file follows from its first bytes, and never
-//! is that of a page.
+//! is that of a page. An answer of which the client does not read for a while ends, and leaves its place.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, IF_MODIFIED_SINCE, IF_RANGE, LAST_MODIFIED, RANGE,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, IF_MODIFIED_SINCE, IF_RANGE, LAST_MODIFIED,
+    RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -18,13 +19,16 @@ use hyper::body::Frame;
 use jiff::Timestamp;
 use machinery_runtime::Runtime;
 use node_sys::fs::FolderName;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
-use crate::server::response::{Body, text, with_type};
+use super::places::Place;
+use crate::server::response::{Body, text};
 
 /// Read at a time, and pieces on their way to a client that reads slowly.
 const PIECE_BYTES: usize = 64 << 10;
 const PIECES_MAX: usize = 4;
+/// Longest time in which a client reads none of an answer.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes from which the type of a file follows, as Go's.
 const SNIFFED_BYTES: usize = 512;
 /// The form of times in HTTP (RFC 9110, 5.6.7).
@@ -51,7 +55,7 @@ pub(super) fn failed(error: &Error) -> Response<Body> {
 }
 
 /// A page of links to what a folder has.
-pub(super) fn folder(names: &[FolderName]) -> Response<Body> {
+pub(super) fn folder(runtime: &Runtime, names: &[FolderName], place: Place) -> Response<Body> {
     let mut page =
         String::from("<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n");
     for own in names {
@@ -65,7 +69,24 @@ pub(super) fn folder(names: &[FolderName]) -> Response<Body> {
         );
     }
     page.push_str("</pre>\n");
-    with_type(StatusCode::OK, "text/html; charset=utf-8", page.into())
+    let mut page = Bytes::from(page);
+    let length = page.len();
+    let (out, pieces) = mpsc::channel(PIECES_MAX);
+    let own = runtime.clone();
+    runtime.spawn("system log", async move {
+        let _place = place;
+        while !page.is_empty() {
+            let piece = page.split_to(PIECE_BYTES.min(page.len()));
+            if !is_taken(&own, &out, piece).await {
+                return;
+            }
+        }
+    });
+    let mut answer = streamed(pieces);
+    let own = answer.headers_mut();
+    insert(own, CONTENT_TYPE, "text/html; charset=utf-8");
+    insert(own, CONTENT_LENGTH, &length.to_string());
+    answer
 }
 
 /// A relative reference to a name (RFC 3986), whose first segment may have no colon.
@@ -116,14 +137,18 @@ fn escaped(name: &str) -> String {
 }
 
 /// The bytes of a file that are there now, or the range of them that the client wants.
-pub(super) fn file(
-    runtime: &Runtime,
-    file: File,
-    headers: &HeaderMap,
-    place: OwnedSemaphorePermit,
-) -> Response<Body> {
-    let (size, changed) = match file.metadata() {
-        Ok(known) => (known.len(), known.modified().ok()),
+pub(super) async fn file(runtime: &Runtime, file: File, headers: &HeaderMap, place: Place) -> Response<Body> {
+    let looking = runtime.blocking(move || looked_at(file));
+    let looked = looking
+        .await
+        .unwrap_or_else(|ended| Err(Error::other(ended.to_string())));
+    let Looked {
+        file,
+        size,
+        changed,
+        media_type,
+    } = match looked {
+        Ok(looked) => looked,
         Err(error) => return failed(&error),
     };
     let changed = changed
@@ -152,6 +177,7 @@ pub(super) fn file(
     };
     let mut answer = sent(runtime, file, (from, to), place);
     let own = answer.headers_mut();
+    insert(own, CONTENT_TYPE, media_type);
     insert(own, ACCEPT_RANGES, "bytes");
     insert(own, X_CONTENT_TYPE_OPTIONS, "nosniff");
     insert(own, CONTENT_LENGTH, &(to - from).to_string());
@@ -161,6 +187,26 @@ pub(super) fn file(
         *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
     answer
+}
+
+/// A file with what its answer says of it.
+struct Looked {
+    file: File,
+    size: u64,
+    changed: Option<SystemTime>,
+    media_type: &'static str,
+}
+
+/// Looks at a file. Blocks.
+fn looked_at(mut file: File) -> Result<Looked> {
+    let known = file.metadata()?;
+    let media_type = sniffed(&mut file);
+    Ok(Looked {
+        file,
+        size: known.len(),
+        changed: known.modified().ok(),
+        media_type,
+    })
 }
 
 fn given<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
@@ -201,15 +247,8 @@ fn part(range: &str, size: u64) -> Part {
 }
 
 /// Sends these bytes as the client reads them.
-fn sent(
-    runtime: &Runtime,
-    file: File,
-    (from, to): (u64, u64),
-    place: OwnedSemaphorePermit,
-) -> Response<Body> {
-    let (out, mut pieces) = mpsc::channel::<Bytes>(PIECES_MAX);
-    let mut file = file;
-    let first = sniffed(&mut file);
+fn sent(runtime: &Runtime, file: File, (from, to): (u64, u64), place: Place) -> Response<Body> {
+    let (out, pieces) = mpsc::channel::<Bytes>(PIECES_MAX);
     let own = runtime.clone();
     runtime.spawn("system log", async move {
         let _place = place;
@@ -226,19 +265,27 @@ fn sent(
             file = back;
             at += piece.len() as u64;
             // A file that was cut meanwhile ends before its length: the client sees that.
-            if piece.is_empty() || out.send(piece.into()).await.is_err() {
+            if piece.is_empty() || !is_taken(&own, &out, piece.into()).await {
                 return;
             }
         }
     });
-    let frames = futures::stream::poll_fn(move |task| pieces.poll_recv(task));
-    let frames = frames.map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
-    let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
-    insert(response.headers_mut(), http::header::CONTENT_TYPE, first);
-    response
+    streamed(pieces)
 }
 
-fn piece(file: &mut File, at: u64, bytes: usize) -> std::io::Result<Vec<u8>> {
+/// Hands on a piece; `false` where the client has gone, or reads nothing.
+async fn is_taken(runtime: &Runtime, out: &mpsc::Sender<Bytes>, piece: Bytes) -> bool {
+    let handing = runtime.timeout(STALL_TIMEOUT, out.send(piece)).await;
+    handing.is_ok_and(|handed| handed.is_ok())
+}
+
+fn streamed(mut pieces: mpsc::Receiver<Bytes>) -> Response<Body> {
+    let frames = futures::stream::poll_fn(move |task| pieces.poll_recv(task));
+    let frames = frames.map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
+    Response::new(StreamBody::new(frames).boxed_unsync())
+}
+
+fn piece(file: &mut File, at: u64, bytes: usize) -> Result<Vec<u8>> {
     let mut piece = Vec::with_capacity(bytes);
     file.seek(SeekFrom::Start(at))?;
     file.take(bytes as u64).read_to_end(&mut piece)?;
@@ -258,10 +305,11 @@ fn sniffed(file: &mut File) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::places::Places;
     use super::*;
+    use machinery_runtime::Simulation;
     use std::io::Write as _;
     use std::sync::Arc;
-    use tokio::sync::Semaphore;
 
     #[test]
     fn range_of_a_file_is_read_as_gos() {
@@ -290,7 +338,10 @@ mod tests {
             is_folder,
         };
         let names = [own("pods", true), own("a:<b>&\".log", false), own("c d", false)];
-        let page = folder(&names).into_body().collect().await.unwrap().to_bytes();
+        let place = Arc::<Places>::default().enter("anna").unwrap();
+        let page = folder(&Runtime::real(), &names, place);
+        assert_eq!(page.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
+        let page = page.into_body().collect().await.unwrap().to_bytes();
         let page = String::from_utf8_lossy(&page).into_owned();
         let links: Vec<&str> = page.lines().filter(|line| line.starts_with("<a")).collect();
         assert_eq!(
@@ -306,12 +357,11 @@ mod tests {
     async fn get(content: &[u8], headers: &[(HeaderName, &str)]) -> (StatusCode, HeaderMap, Bytes) {
         let mut own = tempfile::tempfile().unwrap();
         own.write_all(content).unwrap();
-        let places = Arc::new(Semaphore::new(1));
-        let place = Arc::clone(&places).try_acquire_owned().unwrap();
+        let place = Arc::<Places>::default().enter("anna").unwrap();
         let headers = headers
             .iter()
             .map(|(name, value)| (name.clone(), value.parse().unwrap()));
-        let answer = file(&Runtime::real(), own, &headers.collect(), place);
+        let answer = file(&Runtime::real(), own, &headers.collect(), place).await;
         let (head, body) = answer.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         (head.status, head.headers, body)
@@ -339,5 +389,41 @@ mod tests {
         assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
         let changed = headers[LAST_MODIFIED].to_str().unwrap().to_owned();
         assert!(changed.ends_with(" GMT"), "{changed}");
+    }
+
+    #[test]
+    fn answer_that_is_not_read_leaves_its_place() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let places = Arc::<Places>::default();
+            let mut long = tempfile::tempfile().unwrap();
+            long.write_all(&vec![b'x'; PIECE_BYTES * (PIECES_MAX + 2)])
+                .unwrap();
+            let name = "n".repeat(200);
+            let names = (0..5_000).map(|_| FolderName {
+                name: name.clone(),
+                is_folder: false,
+            });
+            let names: Vec<FolderName> = names.collect();
+            let place = || places.enter("anna").unwrap();
+            let of_file = file(&runtime, long, &HeaderMap::new(), place()).await;
+            let of_folder = folder(&runtime, &names, place());
+            let _others: Vec<_> = std::iter::from_fn(|| places.enter("anna")).collect();
+            runtime.sleep(STALL_TIMEOUT / 2).await;
+            assert!(places.enter("anna").is_none(), "the client may still read");
+            runtime.sleep(STALL_TIMEOUT).await;
+            let left = [places.enter("anna"), places.enter("anna")];
+            assert!(left.iter().all(Option::is_some));
+            for answer in [of_file, of_folder] {
+                let length = answer.headers()[CONTENT_LENGTH]
+                    .to_str()
+                    .unwrap()
+                    .parse::<usize>()
+                    .unwrap();
+                let read = answer.into_body().collect().await.unwrap().to_bytes().len();
+                assert!(read < length, "it ends early: {read} of {length}");
+            }
+        });
     }
 }

@@ -17,9 +17,10 @@ use machinery_runtime::Runtime;
 use node_sys::CommandSpec;
 use node_sys::exec::{run_bounded, stream};
 use node_sys::fs::{Within, open_within};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 use super::config::SystemLogsConfig;
+use super::places::Place;
 use super::query::{LogQueryOptions, WantedServices};
 use crate::server::response::Body;
 
@@ -36,7 +37,7 @@ pub(super) fn answer(
     runtime: &Runtime,
     config: &SystemLogsConfig,
     wanted: WantedServices,
-    place: OwnedSemaphorePermit,
+    place: Place,
 ) -> Response<Body> {
     let (out, mut pieces) = mpsc::channel::<Vec<u8>>(PIECES_MAX);
     let (own, config) = (runtime.clone(), config.clone());
@@ -169,9 +170,9 @@ fn open_first(folder: &Path, name: &str) -> Result<std::fs::File> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::places::Places;
     use super::*;
     use std::sync::Arc;
-    use tokio::sync::Semaphore;
 
     /// A program that says which units there are, and otherwise how it was called.
     const JOURNAL: &str = "#!/bin/sh\nif [ $1 = --field ]; then echo unit.service; else echo \"$@\"; fi\n";
@@ -196,7 +197,7 @@ mod tests {
             services: services.iter().map(|name| (*name).to_owned()).collect(),
             options,
         };
-        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let place = Arc::<Places>::default().enter("anna").unwrap();
         let answer = answer(&Runtime::real(), &config, wanted, place);
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         String::from_utf8_lossy(&body).into_owned()

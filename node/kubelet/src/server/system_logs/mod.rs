@@ -10,42 +10,33 @@ mod answers;
 pub(crate) mod config;
 mod files;
 mod journal;
+mod places;
 mod query;
 
 use std::sync::Arc;
 
 use http::header::{LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::query::{Query, decoded};
 use super::response::{Body, text};
 use crate::managers::ManagerContext;
 pub use config::SystemLogsConfig;
+use places::{Place, Places};
 use query::LogQuery;
 
-/// Files and queries that are sent at once.
-const ANSWERS_MAX: usize = 32;
-
-/// Places of answers under way.
-#[derive(Debug)]
+/// Answers under way.
+#[derive(Debug, Default)]
 pub(super) struct SystemLogs {
-    places: Arc<Semaphore>,
-}
-
-impl Default for SystemLogs {
-    fn default() -> Self {
-        Self {
-            places: Arc::new(Semaphore::new(ANSWERS_MAX)),
-        }
-    }
+    places: Arc<Places>,
 }
 
 impl SystemLogs {
-    /// Answers a request below `/logs`.
+    /// Answers a user's request below `/logs`.
     pub(super) async fn answer(
         &self,
         context: &ManagerContext,
+        user: &str,
         uri: &Uri,
         headers: &HeaderMap,
     ) -> Response<Body> {
@@ -56,12 +47,12 @@ impl SystemLogs {
         let Some(path) = uri.path().strip_prefix("/logs/") else {
             return moved("/logs/", uri);
         };
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+        let Some(place) = self.places.enter(user) else {
             return busy();
         };
         // In a path a plus is itself.
         let path = decoded(&path.replace('+', "%2B"));
-        let query = match asked(config, uri, &path) {
+        let query = match asked(context, uri, &path).await {
             Err((status, words)) => return text(status, words + "\n"),
             Ok(query) => query,
         };
@@ -78,7 +69,7 @@ impl SystemLogs {
         uri: &Uri,
         headers: &HeaderMap,
         path: &str,
-        place: OwnedSemaphorePermit,
+        place: Place,
     ) -> Response<Body> {
         let config = &context.config;
         let inside = files::cleaned(path);
@@ -93,15 +84,20 @@ impl SystemLogs {
             Ok(files::Opened::Folder(_)) if !path.is_empty() && !path.ends_with('/') => {
                 moved(&format!("{}/", last(&inside)), uri)
             }
-            Ok(files::Opened::Folder(names)) => answers::folder(&names),
+            Ok(files::Opened::Folder(names)) => answers::folder(&context.runtime, &names, place),
             Ok(files::Opened::File(_)) if path.ends_with('/') => moved(&format!("../{}", last(&inside)), uri),
-            Ok(files::Opened::File(file)) => answers::file(&context.runtime, file, headers, place),
+            Ok(files::Opened::File(file)) => answers::file(&context.runtime, file, headers, place).await,
         }
     }
 }
 
 /// The query of a request, where queries are answered.
-fn asked(config: &SystemLogsConfig, uri: &Uri, path: &str) -> Result<Option<LogQuery>, (StatusCode, String)> {
+async fn asked(
+    context: &ManagerContext,
+    uri: &Uri,
+    path: &str,
+) -> Result<Option<LogQuery>, (StatusCode, String)> {
+    let config = &context.config.system_logs;
     if !config.is_queried {
         return Ok(None);
     }
@@ -112,7 +108,10 @@ fn asked(config: &SystemLogsConfig, uri: &Uri, path: &str) -> Result<Option<LogQ
     if !path.trim_matches('/').is_empty() {
         return Err(refused("path not allowed in query mode".to_owned()));
     }
-    found.checked(&config.folder).map(Some).map_err(refused)
+    let folder = config.folder.clone();
+    let checking = context.runtime.blocking(move || found.checked(&folder));
+    let checked = checking.await.unwrap_or_else(|ended| Err(ended.to_string()));
+    checked.map(Some).map_err(refused)
 }
 
 fn last(path: &str) -> &str {

@@ -109,7 +109,7 @@ fn joined(problems: Vec<String>) -> Option<String> {
 }
 
 impl Asked {
-    /// Checks it all; a file is looked for in the folder. Blocks for a moment.
+    /// Checks it all; a file is looked for in the folder. Blocks.
     pub(super) fn checked(self, folder: &Path) -> Result<LogQuery, String> {
         let mut problems = services(&self.services);
         problems.extend(self.subjects(folder));
