@@ -11,6 +11,11 @@ const NAMESPACE: &str = "bench-applies";
 const OBJECTS: usize = 256;
 const CLIENTS: usize = 16;
 
+/// A value of an applied object, by the number of the apply.
+type Value = fn(usize) -> usize;
+
+const WORKS: [(&str, Value); 2] = [("unchanged", |_| 0), ("changed", |number| number + 1)];
+
 /// A kind of which objects are applied.
 #[derive(Debug, Clone, Copy)]
 struct Applied {
@@ -36,7 +41,7 @@ const APPLIED: [Applied; 2] = [
 
 impl Applied {
     /// Applies `value(number)` to the objects in turn.
-    fn operation(self, value: fn(usize) -> usize) -> load::Operation {
+    fn operation(self, value: Value) -> load::Operation {
         let collection = (self.collection)(NAMESPACE);
         Arc::new(move |client, number| {
             let path = format!("{collection}/applied-{}?fieldManager=bench", number % OBJECTS);
@@ -54,9 +59,7 @@ impl Bench {
         namespace(&self.target, NAMESPACE).await?;
         for applied in APPLIED {
             self.create_applied(applied).await?;
-            let works: [(&str, fn(usize) -> usize); 2] =
-                [("unchanged", |_| 0), ("changed", |number| number + 1)];
-            for (how, value) in works {
+            for (how, value) in WORKS {
                 let (count, operation) = (self.sizes.applies, applied.operation(value));
                 let cost = load::run(&self.target, &self.server, CLIENTS, count, operation).await?;
                 let work = format!("apply a {}, {how}, {CLIENTS} clients", applied.kind);

@@ -10,12 +10,11 @@ use http::header::AUTHORIZATION;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, Watched};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tokio::sync::watch;
 
 /// The token that the server wants.
 const TOKEN: &str = "of-the-server";
@@ -28,7 +27,7 @@ pub struct ReviewServer {
     pub address: SocketAddr,
     authority: String,
     seen: Arc<Mutex<Vec<Value>>>,
-    count: watch::Receiver<usize>,
+    count: Arc<Watched<usize>>,
 }
 
 impl ReviewServer {
@@ -38,8 +37,8 @@ impl ReviewServer {
     ) -> Self {
         let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
         let (noted, answer): (_, Arc<Answer>) = (Arc::clone(&seen), Arc::new(answer));
-        let (counted, count) = watch::channel(0);
-        let counted = Arc::new(counted);
+        let count = Arc::new(Watched::new(0));
+        let counted = Arc::clone(&count);
         let serve = move |request| {
             let noted = (Arc::clone(&noted), Arc::clone(&counted));
             serve(request, noted, Arc::clone(&answer))
@@ -55,7 +54,7 @@ impl ReviewServer {
 
     /// Resolves when so many reviews have come.
     pub async fn until_seen(&self, count: usize) {
-        self.count.clone().wait_for(|seen| *seen >= count).await.unwrap();
+        self.count.wait_for(|seen| *seen >= count).await;
     }
 
     /// Reviews that came, in order.
@@ -83,7 +82,7 @@ impl ReviewServer {
 
 async fn serve(
     request: Request<Incoming>,
-    (seen, counted): (Arc<Mutex<Vec<Value>>>, Arc<watch::Sender<usize>>),
+    (seen, counted): (Arc<Mutex<Vec<Value>>>, Arc<Watched<usize>>),
     answer: Arc<Answer>,
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let expected = format!("Bearer {TOKEN}");
@@ -93,7 +92,10 @@ async fn serve(
     let body = request.into_body().collect().await?.to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap();
     seen.lock().unwrap().push(review.clone());
-    counted.send_modify(|count| *count += 1);
+    counted.change(|count| {
+        *count += 1;
+        true
+    });
     let (code, body) = answer(&review);
     if code == 0 {
         std::future::pending::<()>().await;

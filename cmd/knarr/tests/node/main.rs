@@ -12,6 +12,7 @@ mod commands;
 mod debug;
 mod figures;
 mod hostile;
+mod huge_pages;
 mod lifecycle;
 mod logs;
 mod node_requests;
@@ -244,6 +245,10 @@ const SCENARIOS: &[Scenario] = &[
         pulls::a_private_image_wants_the_pods_secret,
     ),
     (
+        "huge_pages_are_counted_and_mounted",
+        huge_pages::huge_pages_are_counted_and_mounted,
+    ),
+    (
         "volumes_of_every_kind_hold_what_they_say",
         volumes::volumes_of_every_kind_hold_what_they_say,
     ),
@@ -298,5 +303,6 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 fn main() -> ExitCode {
+    let _pages = huge_pages::KernelPages::keep();
     run("node", SCENARIOS, Pace::Together)
 }

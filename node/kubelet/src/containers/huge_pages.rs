@@ -54,7 +54,7 @@ pub(crate) fn container_limits(pod: &Pod, container: &Container, sizes: &[u64]) 
     let of = |table: Option<&BTreeMap<String, ApiQuantity>>, size: u64| {
         let amounts = table.into_iter().flatten();
         let named = amounts.filter(|(name, _)| page_bytes(name) == Some(size));
-        let last = named.filter_map(|(_, amount)| amount.0.parse().ok()).last();
+        let last = named.filter_map(|(_, amount)| amount.0.parse().ok()).next_back();
         last.map(bytes)
     };
     let own = container.resources.as_ref().and_then(|own| own.limits.as_ref());

@@ -118,7 +118,7 @@ impl EtcdStorage {
             let compact = move || compactor::run(Arc::clone(&followed), reached.clone(), retention);
             own.keep("etcd compaction", compact).detach();
         }
-        follow(&own, &mirror, &remote, options.range_chunk.max(1));
+        follow(own, &mirror, &remote, options.range_chunk.max(1));
         Ok(Self {
             remote,
             mirror,

@@ -122,8 +122,12 @@ impl<'a> Paths<'a> {
             let (own, other) = (own.shown(), self.all[other].shown());
             warnings.say(format!("{volume}: overlapping paths: {own} with {other}"));
         }
-        self.by_path.entry(folder).or_default().push(self.all.len());
-        self.all.push(own);
+        // Of a path that stands many times in one source all but the first would be warned of in the same words.
+        let known = self.by_path.entry(folder).or_default();
+        if known.iter().all(|at| self.all[*at].source != own.source) {
+            known.push(self.all.len());
+            self.all.push(own);
+        }
     }
 
     /// Earlier paths in a folder, or whose folder it is in, in order.
