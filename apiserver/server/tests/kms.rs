@@ -7,7 +7,7 @@ mod common;
 use apiserver_kms_model::{KmsPlugin, endpoint};
 use apiserver_storage::encryption::{Encryption, ResourceNames};
 use apiserver_storage::{LogOptions, LogStorage};
-use common::{config, start_on};
+use common::{Cluster, config, start_on};
 use machinery_runtime::Runtime;
 use serde_json::json;
 use std::path::Path;
@@ -33,19 +33,24 @@ async fn encryption(runtime: &Runtime, socket: &Path) -> Arc<Encryption> {
     runtime.blocking(load).await.unwrap()
 }
 
+/// A server with a log of its own in the folder.
+async fn start(runtime: &Runtime, folder: &Path, encryption: &Arc<Encryption>) -> Cluster {
+    let options = LogOptions {
+        encryption: Some(Arc::clone(encryption)),
+        reserve_bytes: 0,
+        ..LogOptions::new(folder.join("storage"))
+    };
+    let (storage, _) = LogStorage::open(runtime, options).await.unwrap();
+    start_on(config(), Arc::new(storage)).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn kms_plugin_shows_in_health_and_metrics() {
     let (runtime, folder) = (Runtime::real(), tempfile::tempdir().unwrap());
     let socket = folder.path().join("kms.sock");
     let plugin = KmsPlugin::start(&runtime, &socket, "one").unwrap();
     let encryption = encryption(&runtime, &socket).await;
-    let options = LogOptions {
-        encryption: Some(Arc::clone(&encryption)),
-        reserve_bytes: 0,
-        ..LogOptions::new(folder.path().join("storage"))
-    };
-    let (storage, _) = LogStorage::open(&runtime, options).await.unwrap();
-    let cluster = start_on(config(), Arc::new(storage)).await;
+    let cluster = start(&runtime, folder.path(), &encryption).await;
     let admin = || cluster.admin();
     let secret = json!({"metadata": {"name": "a"}, "stringData": {"b": "c"}}).to_string();
     admin().post(SECRETS, secret).await.is(201);
@@ -97,13 +102,7 @@ async fn kms_plugin_that_is_not_there_refuses_writes_of_its_resources() {
     let (runtime, folder) = (Runtime::real(), tempfile::tempdir().unwrap());
     let socket = folder.path().join("kms.sock");
     let encryption = encryption(&runtime, &socket).await;
-    let options = LogOptions {
-        encryption: Some(Arc::clone(&encryption)),
-        reserve_bytes: 0,
-        ..LogOptions::new(folder.path().join("storage"))
-    };
-    let (storage, _) = LogStorage::open(&runtime, options).await.unwrap();
-    let cluster = start_on(config(), Arc::new(storage)).await;
+    let cluster = start(&runtime, folder.path(), &encryption).await;
     let admin = || cluster.admin();
     let object = json!({"metadata": {"name": "a"}}).to_string();
     let refused = admin().post(SECRETS, object.clone()).await.is(500).json();

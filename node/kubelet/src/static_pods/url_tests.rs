@@ -279,6 +279,7 @@ async fn url_that_trickles_is_given_up() {
         let head = answer("200 OK", "content-length: 1000000\r\n\r\n");
         let _ = stream.write_all(&head).await;
         while stream.write_all(b" ").await.is_ok() {
+            // A step of the paused clock: no time passes.
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     });

@@ -1,6 +1,6 @@
 //! Answers of a plugin that are still good, within bounds.
 //!
-//! Where there is no room, the namespace whose pods' questions hold the most loses its oldest: the plugin is run for it again.
+//! The namespace whose pods' questions hold the most loses its oldest where there is no room: the plugin is run for it again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Bounds of a record. Pure.
 //!
-//! Where it would be too long, the namespace with the most in it loses its newest: a pod of that namespace pulls the image again, where it
+//! The namespace with the most in a record that is too long loses its newest: a pod of that namespace pulls the image again, and
 //! could have used what is there. Names under which the image was preloaded stay, and repositories that an
 //! older agent recorded without a namespace.
 
