@@ -6,6 +6,7 @@ use crate::config::ConfigError;
 use crate::filters::audit::policy::PolicyError;
 use crate::serving_certificates::PairError;
 use crate::startup::error::StartupError;
+use crate::trust::SharedAuthority;
 use apiserver_auth::KubeconfigError;
 use apiserver_auth::authn::AuthoritiesError;
 use apiserver_auth::authn::token_file::TokenFileError;
@@ -26,6 +27,8 @@ pub enum ServerError {
         #[source]
         source: AuthoritiesError,
     },
+    #[error(transparent)]
+    SharedAuthority(#[from] SharedAuthority),
     #[error("{flag} {}", path.display())]
     AccountKey {
         flag: &'static str,

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// No file of this kind is longer.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-type Problem = Box<dyn std::error::Error + Send + Sync>;
+/// The reason why a content cannot be used.
+pub(crate) type Problem = Box<dyn std::error::Error + Send + Sync>;
 type Apply = Box<dyn Fn(&[String]) -> Result<(), Problem> + Send>;
 
 /// Files that are used together.

@@ -2,7 +2,7 @@
 
 use crate::config::ServerConfig;
 use crate::error::ServerError;
-use crate::file_reload::{self, WatchedFiles};
+use crate::file_reload::{self, Problem, WatchedFiles};
 use apiserver_auth::authn::request_header::RequestHeader;
 use apiserver_auth::authn::{AuthoritiesError, ClientCertificates, certificate_bundle};
 use apiserver_auth::pki::{Identity, Pki, ServingIdentity, server_config};
@@ -54,6 +54,26 @@ pub(crate) fn bundle(certificates: &[CertificateDer<'_>]) -> String {
     certificates.iter().map(encode).collect()
 }
 
+/// Every client could name users to this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users"
+)]
+pub struct SharedAuthority;
+
+/// Refuses an authority of clients, the cluster's own among them, as one of front proxies that may have any name (upstream's
+/// `BuiltInAuthenticationOptions.Validate`, at the start alone).
+fn check_apart(
+    names: &[String],
+    proxies: &[CertificateDer<'_>],
+    clients: &[CertificateDer<'_>],
+) -> Result<(), SharedAuthority> {
+    match names.is_empty() && proxies.iter().any(|proxy| clients.contains(proxy)) {
+        true => Err(SharedAuthority),
+        false => Ok(()),
+    }
+}
+
 /// An authority of our own, and those of a bundle.
 fn with_own(
     own: &CertificateDer<'static>,
@@ -82,16 +102,14 @@ impl Trust {
         let all = |own, bundle: &Option<Bundle>| {
             with_own(own, bundle.as_ref().map(|own| own.text.as_str())).map_err(failed(bundle))
         };
-        let front_proxies = RequestHeader::new(
-            &all(&own_proxies, &proxies)?,
-            config.request_header.names(),
-            config.request_header.headers(),
-        )
-        .map_err(failed(&proxies))?;
+        let of_clients = all(&own_clients, &clients)?;
+        let of_proxies = all(&own_proxies, &proxies)?;
+        let names = config.request_header.names();
+        check_apart(&names, &of_proxies, &of_clients)?;
+        let front_proxies = RequestHeader::new(&of_proxies, names, config.request_header.headers());
+        let front_proxies = front_proxies.map_err(failed(&proxies))?;
         let trust = Arc::new(Self {
-            clients: Arc::new(
-                ClientCertificates::new(&all(&own_clients, &clients)?).map_err(failed(&clients))?,
-            ),
+            clients: Arc::new(ClientCertificates::new(&of_clients).map_err(failed(&clients))?),
             proxies: Arc::new(if proxies.is_some() {
                 front_proxies.refusing_others()
             } else {
@@ -104,25 +122,37 @@ impl Trust {
         let mut watched = Vec::new();
         if let Some(bundle) = clients {
             let trust = Arc::clone(&trust);
-            watched.push(watch(bundle, move |text| {
-                trust
-                    .clients
-                    .replace(&with_own(&trust.own_clients, Some(text))?)?;
-                trust.changed.notify_one();
-                Ok(())
-            }));
+            watched.push(watch(bundle, move |text| trust.replace_clients(text)));
         }
         if let Some(bundle) = proxies {
             let trust = Arc::clone(&trust);
-            watched.push(watch(bundle, move |text| {
-                trust
-                    .proxies
-                    .replace(&with_own(&trust.own_proxies, Some(text))?)?;
-                trust.changed.notify_one();
-                Ok(())
-            }));
+            watched.push(watch(bundle, move |text| trust.replace_proxies(text)));
         }
         Ok((trust, watched))
+    }
+
+    fn replace_clients(&self, text: &str) -> Result<(), Problem> {
+        let clients = with_own(&self.own_clients, Some(text))?;
+        check_apart(
+            self.proxies.allowed_names(),
+            &self.proxies.authorities(),
+            &clients,
+        )?;
+        self.clients.replace(&clients)?;
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    fn replace_proxies(&self, text: &str) -> Result<(), Problem> {
+        let proxies = with_own(&self.own_proxies, Some(text))?;
+        check_apart(
+            self.proxies.allowed_names(),
+            &proxies,
+            &self.clients.authorities(),
+        )?;
+        self.proxies.replace(&proxies)?;
+        self.changed.notify_one();
+        Ok(())
     }
 
     /// All authorities, which the listener names to clients.
@@ -133,12 +163,9 @@ impl Trust {
     }
 }
 
-fn watch(
-    bundle: Bundle,
-    replace: impl Fn(&str) -> Result<(), AuthoritiesError> + Send + 'static,
-) -> WatchedFiles {
+fn watch(bundle: Bundle, replace: impl Fn(&str) -> Result<(), Problem> + Send + 'static) -> WatchedFiles {
     WatchedFiles::new(bundle.flag, vec![bundle.path], vec![bundle.text], move |texts| {
-        Ok(replace(&texts[0])?)
+        replace(&texts[0])
     })
 }
 

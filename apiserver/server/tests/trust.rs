@@ -6,13 +6,15 @@ mod common;
 
 use apiserver_auth::jwt::LegacyClaims;
 use apiserver_auth::pki::{Authority, Identity, Pki, ServingNames};
-use apiserver_server::{RequestHeaderConfig, ServerConfig};
+use apiserver_server::{RequestHeaderConfig, Server, ServerConfig, ServerError};
+use apiserver_storage::LogStorage;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use common::{Cluster, config, start_with};
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 const TRUST: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
@@ -37,6 +39,15 @@ fn reloading() -> ServerConfig {
         file_reload_interval: Duration::from_millis(5),
         ..config()
     }
+}
+
+async fn try_start(config: ServerConfig) -> Result<Server, ServerError> {
+    let scope = Runtime::real().child_scope();
+    let storage = Arc::new(LogStorage::memory(scope.runtime()).await.unwrap());
+    Server::builder(storage)
+        .config(config)
+        .start(scope.runtime())
+        .await
 }
 
 async fn code(cluster: &Cluster, identity: &Identity) -> u16 {
@@ -155,6 +166,75 @@ async fn front_proxy_of_an_operator_names_users() {
     assert_eq!(shown["requestheader-username-headers"], r#"["X-Our-User"]"#);
     assert_eq!(shown["requestheader-uid-headers"], Value::Null);
     assert_eq!(shown["requestheader-extra-headers-prefix"], r#"["X-Our-Extra-"]"#);
+}
+
+const SHARED: &str = "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users";
+
+/// Upstream's rows (kubeapiserver/options/authentication_test.go): front proxies of any name share no authority with clients.
+#[tokio::test(flavor = "multi_thread")]
+async fn front_proxies_of_any_name_share_no_authority_with_clients() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (authorities(), authorities());
+    let check = async |clients: &[&Authority], proxies: &[&Authority], names: &[&str], is_refused: bool| {
+        let started = try_start(ServerConfig {
+            client_ca_file: Some(write(folder.path(), "ca.crt", clients)),
+            request_header: RequestHeaderConfig {
+                client_ca_file: Some(write(folder.path(), "proxy.crt", proxies)),
+                allowed_names: names.iter().map(|&name| name.to_owned()).collect(),
+                ..RequestHeaderConfig::default()
+            },
+            ..config()
+        });
+        let refused = started.await.err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), is_refused.then_some(SHARED));
+    };
+    check(&[&one.cluster], &[&one.front_proxy], &[], false).await;
+    check(&[&one.cluster], &[&one.cluster], &["gate"], false).await;
+    check(&[&one.cluster], &[&one.cluster], &[], true).await;
+    check(
+        &[&other.cluster, &one.cluster],
+        &[&one.front_proxy, &one.cluster],
+        &[],
+        true,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn front_proxies_of_any_name_never_get_the_authority_of_clients() {
+    let folder = tempfile::tempdir().unwrap();
+    let proxies = authorities();
+    let path = write(folder.path(), "proxy.crt", &[&proxies.front_proxy]);
+    let clients = write(folder.path(), "ca.crt", &[&authorities().cluster]);
+    let cluster = start_with(ServerConfig {
+        client_ca_file: Some(clients),
+        request_header: RequestHeaderConfig {
+            client_ca_file: Some(path),
+            username_headers: vec!["X-Remote-User".to_owned()],
+            ..RequestHeaderConfig::default()
+        },
+        ..reloading()
+    })
+    .await;
+    let own = &cluster.server.pki().cluster;
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).to_string();
+    let user = async |identity: &Identity| {
+        let ask = cluster.as_identity(identity).header("x-remote-user", "root");
+        let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let answer = ask.post(path, review.clone()).await.is(201).json();
+        answer["status"]["userInfo"]["username"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let (proxy, ann) = (client(&proxies.front_proxy, "gate"), client(own, "ann"));
+    assert_eq!([user(&proxy).await, user(&ann).await], ["root", "ann"]);
+    write(folder.path(), "proxy.crt", &[&proxies.front_proxy, own]);
+    cluster.runtime.sleep(Duration::from_millis(50)).await;
+    assert_eq!([user(&proxy).await, user(&ann).await], ["root", "ann"]);
+    write(folder.path(), "ca.crt", &[&proxies.front_proxy]);
+    cluster.runtime.sleep(Duration::from_millis(50)).await;
+    assert_eq!(code(&cluster, &proxy).await, 401, "a proxy is no user");
 }
 
 #[tokio::test(flavor = "multi_thread")]
