@@ -240,12 +240,17 @@ impl ServerConfig {
         problems.extend(
             bad_names.map(|name| format!("--tls-san {name:?} is neither a domain name nor an address")),
         );
-        for issuer in &self.service_account_issuers {
+        for (at, issuer) in self.service_account_issuers.iter().enumerate() {
             // As upstream: a URL, where it looks like one, must be one of https.
             let is_url = issuer.contains(':');
             if issuer.is_empty() || (is_url && !issuer.starts_with("https://")) {
                 problems.push(format!(
                     "--service-account-issuer {issuer:?} is not an https:// URL"
+                ));
+            }
+            if self.service_account_issuers[..at].contains(issuer) {
+                problems.push(format!(
+                    "--service-account-issuer {issuer:?} is already specified"
                 ));
             }
         }
@@ -395,5 +400,21 @@ mod tests {
         for bad in ["", "bad_name/x", "a b", "*", "-a", "192.0.2.1/24", "knarr.test."] {
             assert!(!is_host(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn service_account_issuer_is_given_once() {
+        let check = |issuers: &[&str]| {
+            let issuers = issuers.iter().map(|own| (*own).to_owned());
+            let config = ServerConfig {
+                service_account_issuers: issuers.collect(),
+                ..ServerConfig::default()
+            };
+            config.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&["https://knarr.test", "knarr"]), Ok(()));
+        let refused = check(&["knarr", "https://knarr.test", "knarr"]);
+        let again = "--service-account-issuer \"knarr\" is already specified";
+        assert_eq!(refused, Err(again.to_owned()));
     }
 }

@@ -204,7 +204,7 @@ fn list_request(exchange: &RequestExchange, is_watch: bool) -> Option<ListReques
     let value = |name: &str| query.get(name).unwrap_or_default();
     if is_watch {
         let begins_anew = matches!(value("resourceVersion"), "" | "0");
-        if value("sendInitialEvents") != "true" && !begins_anew {
+        if !query.boolean("sendInitialEvents") && !begins_anew {
             return None;
         }
     }
@@ -337,12 +337,18 @@ mod tests {
             );
             check("watch=true&resourceVersion=7", accept, true, None);
             check("watch=true", accept, true, Some(true));
-            check(
-                "watch=true&sendInitialEvents=true&resourceVersion=7",
-                accept,
-                true,
-                Some(true),
-            );
+            // Go's conversion of a parameter to a truth value.
+            for (written, is_list) in [
+                ("true", true),
+                ("1", true),
+                ("", true),
+                ("yes", true),
+                ("0", false),
+                ("False", false),
+            ] {
+                let query = format!("watch=true&sendInitialEvents={written}&resourceVersion=7");
+                check(&query, accept, true, is_list.then_some(true));
+            }
         }
     }
 }

@@ -38,6 +38,8 @@ const ABSENT: [(&str, &str); 24] = [
 const METRICS: &str = "metrics.k8s.io";
 /// The group without which there is no API.
 const REGISTRATION: (&str, &str) = ("apiregistration.k8s.io", "v1");
+/// The versions of FlowSchemas and PriorityLevelConfigurations, by which requests are queued.
+const FLOW_CONTROL: (&str, &str) = ("flowcontrol.apiserver.k8s.io", "v1");
 /// Keys for many versions, in the order in which they are looked at.
 const MANY: [&str; 4] = ["api/all", "api/ga", "api/beta", "api/alpha"];
 
@@ -101,6 +103,7 @@ impl RuntimeConfig {
         for (key, value) in given {
             own.add(key, value, &present)?;
         }
+        own.check_flow_control()?;
         match own.serves_version(REGISTRATION.0, REGISTRATION.1) {
             true => Ok(own),
             false => Err(format!(
@@ -140,6 +143,25 @@ impl RuntimeConfig {
                 .insert((group, version, (*resource).to_owned()), is_on),
         };
         Ok(())
+    }
+
+    /// Refuses to take priority and fairness its configurations: of these keys the first that is given counts (upstream's
+    /// `validateAPIPriorityAndFairness`).
+    fn check_flow_control(&self) -> Result<(), String> {
+        let (group, version) = FLOW_CONTROL;
+        let named = self.versions.get(&(group.to_owned(), version.to_owned()));
+        let many = |key: &str| self.many.iter().find(|(own, _)| *own == key);
+        let states = [
+            (format!("{group}/{version}"), named.copied()),
+            ("api/ga".to_owned(), many("api/ga").map(|own| own.1)),
+            ("api/all".to_owned(), many("api/all").map(|own| own.1)),
+        ];
+        match states.into_iter().find(|(_, state)| state.is_some()) {
+            Some((key, Some(false))) => Err(format!(
+                "{key}=false conflicts with --enable-priority-and-fairness=true"
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn serves_version(&self, group: &str, version: &str) -> bool {

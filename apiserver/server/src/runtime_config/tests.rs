@@ -24,8 +24,9 @@ fn runtime_config_switches_versions_and_resources() {
     assert_eq!(off("batch/v1/cronjobs=false"), ["batch/v1/cronjobs"]);
     let batch = off("batch/v1=false,batch/v1/cronjobs=true");
     assert_eq!(batch, ["batch/v1/jobs"]);
-    // The API's own group has to be named.
-    let rest = off("api/all=false,apiregistration.k8s.io/v1=true,/v1=true");
+    // The API's own group has to be named, and that of priority and fairness.
+    let named = "apiregistration.k8s.io/v1=true,flowcontrol.apiserver.k8s.io/v1=true,/v1=true";
+    let rest = off(&format!("api/all=false,{named}"));
     assert!(
         rest.iter()
             .all(|own| !own.starts_with("/v1/") && !own.starts_with("metrics"))
@@ -63,13 +64,44 @@ fn runtime_config_is_refused_in_upstreams_words() {
         r#"invalid key apps/v1/Deployments: group/version/resource and resource is always lowercase plural, not "Deployments""#,
     );
     refused(
-        "api/ga=false",
+        "apiregistration.k8s.io/v1=false",
         "API group/version apiregistration.k8s.io/v1 must be enabled",
     );
     refused(
         "storage.k8s.io/v1beta1=true",
         "this server does not have storage.k8s.io/v1beta1",
     );
+}
+
+/// Upstream's `TestValidateAPIPriorityAndFairness` (controlplane/apiserver/options/validation_test.go), and rows of ours.
+#[test]
+fn runtime_config_leaves_priority_and_fairness_its_configurations() {
+    let conflict = |key: &str| format!("{key}=false conflicts with --enable-priority-and-fairness=true");
+    for (values, key) in [
+        ("api/all=false,apps/v1=true", "api/all"),
+        ("api/ga=false,apps/v1=true", "api/ga"),
+        ("api/all=true,api/ga=false", "api/ga"),
+        (
+            "flowcontrol.apiserver.k8s.io/v1=false",
+            "flowcontrol.apiserver.k8s.io/v1",
+        ),
+        (
+            "api/ga=true,flowcontrol.apiserver.k8s.io/v1=false",
+            "flowcontrol.apiserver.k8s.io/v1",
+        ),
+    ] {
+        refused(values, &conflict(key));
+    }
+    for values in [
+        "",
+        "api/beta=false",
+        "api/all=false,api/ga=true",
+        "flowcontrol.apiserver.k8s.io/v1beta3=false",
+        "api/ga=false,flowcontrol.apiserver.k8s.io/v1=true,apiregistration.k8s.io/v1=true",
+        "flowcontrol.apiserver.k8s.io/v1=true",
+    ] {
+        assert_eq!(RuntimeConfig::parse([values]).err(), None, "{values}");
+    }
 }
 
 #[test]

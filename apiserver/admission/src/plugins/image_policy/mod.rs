@@ -70,18 +70,39 @@ pub enum NoReview {
     Failed(String),
 }
 
-/// The backend's decision.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+/// The backend's decision as it is written: `null` is no value, as Go reads it.
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+struct Written {
+    allowed: Option<bool>,
+    reason: Option<String>,
+    audit_annotations: Option<BTreeMap<String, Option<String>>>,
+}
+
+/// The backend's decision.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Status {
     allowed: bool,
     reason: String,
-    audit_annotations: Option<BTreeMap<String, String>>,
+    audit_annotations: BTreeMap<String, String>,
+}
+
+impl From<Written> for Status {
+    fn from(written: Written) -> Self {
+        let annotations = written.audit_annotations.unwrap_or_default().into_iter();
+        Self {
+            allowed: written.allowed.unwrap_or_default(),
+            reason: written.reason.unwrap_or_default(),
+            audit_annotations: annotations
+                .map(|(key, value)| (key, value.unwrap_or_default()))
+                .collect(),
+        }
+    }
 }
 
 impl Status {
     fn bytes(&self) -> usize {
-        let annotations = self.audit_annotations.iter().flatten();
+        let annotations = self.audit_annotations.iter();
         self.reason.len()
             + annotations
                 .map(|(key, value)| key.len() + value.len())
@@ -156,10 +177,10 @@ impl ImagePolicyWebhook {
 }
 
 fn read(review: &Value) -> Result<Status, NoReview> {
-    match review.get("status") {
-        None | Some(Value::Null) => Ok(Status::default()),
-        Some(status) => Status::deserialize(status).map_err(|error| NoReview::Failed(error.to_string())),
-    }
+    let status = review.get("status").unwrap_or(&Value::Null);
+    let written =
+        Option::<Written>::deserialize(status).map_err(|error| NoReview::Failed(error.to_string()))?;
+    Ok(written.unwrap_or_default().into())
 }
 
 /// The question about a pod, as upstream's `ImageReviewSpec`: members that are empty are left out.
@@ -198,7 +219,7 @@ fn spec_of(request: &Request<'_>, pod: &Tree) -> Value {
 }
 
 fn annotate(request: &Request<'_>, status: &Status) {
-    let annotations = status.audit_annotations.iter().flatten();
+    let annotations = status.audit_annotations.iter();
     for (key, value) in annotations.take(MAX_ANNOTATIONS) {
         let key = format!("{AUDIT_PREFIX}{key}");
         if syntax::qualified_name(&key).is_empty() {

@@ -234,6 +234,30 @@ fn image_policy_adds_returned_annotations_to_the_audit_event() {
 }
 
 #[test]
+fn image_policy_reads_null_as_no_value() {
+    let refused = Status::default();
+    let allowed = Status {
+        allowed: true,
+        ..Status::default()
+    };
+    for (answer, expected) in [
+        (json!({}), &refused),
+        (json!({"status": null}), &refused),
+        (json!({"status": {"allowed": null}}), &refused),
+        (
+            json!({"status": {"allowed": true, "reason": null, "auditAnnotations": null}}),
+            &allowed,
+        ),
+    ] {
+        assert_eq!(read(&answer).as_ref(), Ok(expected), "{answer}");
+    }
+    let annotated = json!({"status": {"allowed": true, "auditAnnotations": {"key": null}}});
+    let annotations = read(&annotated).unwrap().audit_annotations;
+    assert_eq!(annotations, BTreeMap::from([("key".to_owned(), String::new())]));
+    assert!(read(&json!({"status": {"allowed": "yes"}})).is_err());
+}
+
+#[test]
 fn image_policy_remembers_answers_and_no_failures() {
     let backend = Arc::new(Backend {
         allow: true,
