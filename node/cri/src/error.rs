@@ -89,18 +89,4 @@ impl CriError {
             Self::Invalid { .. } => self.to_string(),
         }
     }
-
-    /// The text by which upstream's kubelet prints a failed call: `rpc error: code = X desc = Y`.
-    pub fn rpc_text(&self) -> String {
-        match self {
-            Self::Call { status, .. } => {
-                format!(
-                    "rpc error: code = {:?} desc = {}",
-                    status.code(),
-                    status.message()
-                )
-            }
-            other => other.to_string(),
-        }
-    }
 }

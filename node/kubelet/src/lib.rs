@@ -40,6 +40,7 @@ mod pod_resources;
 mod pods;
 mod probes;
 pub mod resource_managers;
+mod runtime_errors;
 mod saving;
 mod server;
 mod shown;

@@ -35,6 +35,7 @@ use crate::pods::observed::{ObservedPod, ObservedSandbox};
 use crate::pods::plan::{Start, container_named};
 use crate::pods::{is_critical, spec, uid};
 use crate::resource_managers::manager::ResourceManagers;
+use crate::runtime_errors::rpc_text;
 
 /// A postStart hook may run as long as it likes; this only bounds a hook that hangs for ever.
 const POST_START_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -198,7 +199,7 @@ impl ContainerControl {
         sandbox_ran(&self.runtime, &runtime_handler, took, answer.is_err());
         answer
             .map(|answer| answer.pod_sandbox_id)
-            .map_err(|error| error.rpc_text())
+            .map_err(|error| rpc_text(&error))
     }
 
     /// Logs the duration of a call of the runtime; the rest of a pod's start is spent in the agent.

@@ -2,6 +2,8 @@
 
 use std::borrow::Borrow;
 
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use k8s_openapi::api::core::v1::Secret;
 use node_cri::v1::AuthConfig;
 use serde::Serialize;
@@ -22,6 +24,10 @@ pub(super) type Keyed = (String, Credential);
 
 /// The registry that names without one belong to, as pull secrets call it.
 const DEFAULT_REGISTRY: &str = "index.docker.io";
+
+/// Types of pull secrets.
+const DOCKER_CONFIG_JSON: &str = "kubernetes.io/dockerconfigjson";
+const DOCKERCFG: &str = "kubernetes.io/dockercfg";
 
 /// The credentials of a pod's pull secrets that fit a repository. Longer keys are more particular and come first; for
 /// equal keys the secrets' own order holds, as in upstream's keyring.
@@ -51,13 +57,21 @@ pub(super) fn ordered(all: Vec<Keyed>, repository: &str) -> Vec<Credential> {
 
 fn entries(secret: &Secret, may_fit: impl Fn(&str) -> bool) -> Vec<Keyed> {
     let data = secret.data.as_ref();
+    let is_of = |kind: &str| secret.type_.as_deref() == Some(kind);
     let of = |key: &str| {
         data.and_then(|data| data.get(key))
             .and_then(|raw| serde_json::from_slice::<Value>(&raw.0).ok())
     };
-    let auths = |mut config: Value| config.get_mut("auths").map(Value::take).unwrap_or_default();
-    let current = of(".dockerconfigjson").map(auths);
-    let table = current.or_else(|| of(".dockercfg")).unwrap_or_default();
+    let auths = |mut config: Value| config.get_mut("auths").map(Value::take);
+    // As upstream's, by its type: others have no credentials, whatever their keys.
+    let table = if is_of(DOCKER_CONFIG_JSON) {
+        of(".dockerconfigjson").and_then(auths)
+    } else if is_of(DOCKERCFG) {
+        of(".dockercfg")
+    } else {
+        None
+    };
+    let table = table.unwrap_or_default();
     let found = table.as_object().into_iter().flatten();
     let found = found.filter_map(|(server, entry)| {
         let key = Some(key(server)).filter(|key| may_fit(key))?;
@@ -156,12 +170,33 @@ pub(super) fn full_name(image: &str) -> String {
     }
 }
 
+/// User and password of an entry's `auth`, which may be without the padding that the runtime insists on.
+fn user_and_password(auth: &str) -> Option<(String, String)> {
+    const ANY_PADDING: GeneralPurpose = GeneralPurpose::new(
+        &alphabet::STANDARD,
+        GeneralPurposeConfig::new()
+            .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+            .with_decode_allow_trailing_bits(true),
+    );
+    // Ends of lines alone are passed over, as Go does.
+    let letters: String = auth.chars().filter(|letter| !"\r\n".contains(*letter)).collect();
+    let plain = String::from_utf8(ANY_PADDING.decode(letters).ok()?).ok()?;
+    let (user, password) = plain.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}
+
 fn auth(entry: &Value) -> AuthConfig {
     let text = |name: &str| entry[name].as_str().unwrap_or_default().to_string();
+    let auth = text("auth");
+    // As upstream's, `auth` counts before the other two. One that says nothing is the runtime's to refuse.
+    let (username, password, auth) = match user_and_password(&auth) {
+        Some((username, password)) => (username, password, String::new()),
+        None => (text("username"), text("password"), auth),
+    };
     AuthConfig {
-        username: text("username"),
-        password: text("password"),
-        auth: text("auth"),
+        username,
+        password,
+        auth,
         // As upstream's it names no server: containerd would read one as a URL, which an address with a port is not.
         server_address: String::new(),
         identity_token: text("identitytoken"),
@@ -201,6 +236,7 @@ mod tests {
         let content = k8s_openapi::ByteString(serde_json::to_vec(&config).unwrap());
         let mut secret = Secret::default();
         secret.metadata.name = Some(name.to_owned());
+        secret.type_ = Some(DOCKER_CONFIG_JSON.to_owned());
         secret.data = Some([(".dockerconfigjson".to_owned(), content)].into());
         secret
     }
@@ -233,6 +269,51 @@ mod tests {
         check("https://index.docker.io/v1/", "registry.test/a", false);
         check("docker.io", "busybox@sha256:ab", true);
         check("registry.test", "busybox:1", false);
+    }
+
+    /// Upstream: `secretsToTrackedDockerConfigs`, and `UnmarshalJSON` of an entry.
+    #[test]
+    fn credentials_are_read_by_the_type_of_their_secret() {
+        const ENTRY: &str = r#"{"registry.test":{"username":"u","password":"p"}}"#;
+        let config = format!(r#"{{"auths":{ENTRY}}}"#);
+        for (kind, key, content, expected) in [
+            (DOCKER_CONFIG_JSON, ".dockerconfigjson", config.as_str(), 1),
+            (DOCKERCFG, ".dockercfg", ENTRY, 1),
+            (DOCKERCFG, ".dockerconfigjson", &config, 0),
+            (DOCKER_CONFIG_JSON, ".dockercfg", ENTRY, 0),
+            ("Opaque", ".dockerconfigjson", &config, 0),
+            ("Opaque", ".dockercfg", ENTRY, 0),
+        ] {
+            let mut secret = secret("s", &[]);
+            secret.type_ = Some(kind.to_owned());
+            let content = k8s_openapi::ByteString(content.as_bytes().to_vec());
+            secret.data = Some([(key.to_owned(), content)].into());
+            let found = for_repository(&[secret], "registry.test/app");
+            assert_eq!(found.len(), expected, "{kind} {key}");
+        }
+    }
+
+    #[test]
+    fn credentials_of_an_auth_are_its_user_and_password() {
+        for (entry, expected) in [
+            (r#"{"username":"u","password":"p"}"#, ["u", "p", ""]),
+            // Upstream's rows of `TestDecodeDockerConfigFieldAuth`.
+            (r#"{"auth":"Zm9vOmJhcg=="}"#, ["foo", "bar", ""]),
+            (r#"{"auth":"Zm9vOmJhcg"}"#, ["foo", "bar", ""]),
+            (r#"{"auth":"Zm9vOmJhcjpiYXo="}"#, ["foo", "bar:baz", ""]),
+            (
+                r#"{"username":"u","password":"p","auth":"Zm9vOmJhcg"}"#,
+                ["foo", "bar", ""],
+            ),
+            (r#"{"auth":"Zm9vOm\nJhcg==\n"}"#, ["foo", "bar", ""]),
+            (r#"{"auth":"cGFudHM="}"#, ["", "", "cGFudHM="]),
+            (r#"{"auth":"Zm9vOmJhcg== "}"#, ["", "", "Zm9vOmJhcg== "]),
+            (r#"{"auth":"pants"}"#, ["", "", "pants"]),
+            (r#"{"username":"u","password":"p","auth":"?"}"#, ["u", "p", "?"]),
+        ] {
+            let own = auth(&serde_json::from_str(entry).unwrap());
+            assert_eq!([own.username, own.password, own.auth], expected, "{entry}");
+        }
     }
 
     #[test]
@@ -311,9 +392,13 @@ mod tests {
     fn pull_secret_fuzz_never_panics() {
         let good = r#"{"auths":{"registry.test":{"username":"u","password":"p"},"*.registry.test":{"auth":"dTpw"}}}"#;
         machinery_fuzz::fuzz_built([good], built, |input| {
-            for name in [".dockerconfigjson", ".dockercfg"] {
+            for (kind, name) in [
+                (DOCKER_CONFIG_JSON, ".dockerconfigjson"),
+                (DOCKERCFG, ".dockercfg"),
+            ] {
                 let content = k8s_openapi::ByteString(input.to_vec());
                 let secret = Secret {
+                    type_: Some(kind.to_owned()),
                     data: Some([(name.to_owned(), content)].into()),
                     ..Secret::default()
                 };

@@ -22,6 +22,7 @@ use crate::metrics;
 use crate::metrics::images::ensured;
 use crate::pods::backoff::BackOff;
 use crate::pods::{namespace, spec, uid};
+use crate::runtime_errors::{pull_text, rpc_text};
 
 pub mod base;
 pub(crate) mod collection;
@@ -30,6 +31,7 @@ mod credentials;
 mod digest;
 pub(crate) mod providers;
 mod pull_records;
+mod pull_words;
 mod reference;
 pub(crate) mod turns;
 mod upkeep;
@@ -87,7 +89,7 @@ pub(crate) struct ImageManager {
 #[derive(Debug, Default)]
 struct Failures {
     backoff: BackOff,
-    /// Time and message of the last failed pull, by key.
+    /// Time, reason and message of the last failed pull, by key.
     last: HashMap<String, (Timestamp, String)>,
 }
 
@@ -286,7 +288,7 @@ impl ImageManager {
     async fn present(&self, image: &str) -> Result<Option<PresentImage>, StartError> {
         let found = status(&self.cri, image).await.map_err(|error| StartError {
             reason: "ImageInspectError",
-            message: format!("Failed to inspect image \"{image}\": {}", error.rpc_text()),
+            message: format!("Failed to inspect image \"{image}\": {}", rpc_text(&error)),
         })?;
         Ok(found.map(|found| PresentImage {
             user: ImageUser {
@@ -322,24 +324,20 @@ impl ImageManager {
                 self.failures.lock().succeeded(&key);
                 let bytes = present.as_ref().map_or(0, |image| image.bytes);
                 metrics::images::pulled(&self.runtime, bytes, took);
-                let (took, with_waiting) = (took.as_millis(), with_waiting.as_millis());
-                let message = format!(
-                    "Successfully pulled image \"{wanted}\" in {took}ms ({with_waiting}ms including waiting)"
-                );
+                let message = pull_words::success(wanted, took, with_waiting, bytes);
                 self.record_event(pulling, EventType::Normal, "Pulled", message);
                 present.ok_or_else(|| StartError {
                     reason: "ErrImagePull",
                     message: format!("image \"{image}\" is not there after pulling it"),
                 })
             }
-            Err(reason) => {
-                self.failures.lock().failed(key, self.runtime.now(), &reason);
-                let message = format!("Failed to pull image \"{wanted}\": {reason}");
+            Err(why) => {
+                let message = format!("Failed to pull image \"{wanted}\": {why}");
                 self.record_event(pulling, EventType::Warning, "Failed", message);
-                Err(StartError {
-                    reason: "ErrImagePull",
-                    message: reason,
-                })
+                let failure = pull_words::failure(wanted, &why);
+                let last = format!("{}: {}", failure.reason, failure.message);
+                self.failures.lock().failed(key, self.runtime.now(), &last);
+                Err(failure)
             }
         }
     }
@@ -349,7 +347,7 @@ impl ImageManager {
         let there = self.present(pulling.image).await.map_err(|error| error.message)?;
         let there = there.map(|image| image.found());
         let images = all(&self.cri).await.map_err(|error| {
-            let why = error.rpc_text();
+            let why = rpc_text(&error);
             format!("failed to record image pull intent: listing the images: {why}")
         })?;
         let (records, image) = (self.records.clone(), credentials::full_name(pulling.image));
@@ -396,7 +394,7 @@ impl ImageManager {
         self.record_event(pulling, EventType::Normal, "BackOff", message.clone());
         Err(StartError {
             reason: "ImagePullBackOff",
-            message: format!("{message}: ErrImagePull: {reason}"),
+            message: format!("{message}: {reason}"),
         })
     }
 
@@ -448,7 +446,7 @@ impl ImageManager {
                 Ok(_) => return Ok(source),
                 Err(error) => {
                     is_final &= error.is_final();
-                    let message = error.message();
+                    let message = pull_text(&error);
                     if !messages.contains(&message) {
                         messages.push(message);
                     }

@@ -11,6 +11,7 @@ use super::response::{Body, json as document, text};
 use super::streaming::{StreamSlot, Target, running_container};
 use crate::managers::ManagerContext;
 use crate::pods::plan::container_named;
+use crate::runtime_errors::rpc_text;
 
 /// Seconds that a client may give the runtime.
 const TIMEOUT_SECONDS_MAX: i64 = 3_600;
@@ -76,7 +77,7 @@ async fn make(context: &ManagerContext, target: Target<'_>, timeout: i64) -> Res
     };
     let location = request.location.clone();
     let made = context.workers.control.cri.checkpoint_container(request).await;
-    made.map_err(|error| error.rpc_text())?;
+    made.map_err(|error| rpc_text(&error))?;
     Ok(location)
 }
 

@@ -7,6 +7,7 @@ use super::query::Query;
 use super::response::{Body, text, with_type};
 use super::streaming::{StreamSlot, Target, running_container};
 use crate::managers::ManagerContext;
+use crate::runtime_errors::rpc_text;
 
 /// Bytes that are kept of each stream of a command. Upstream's runtime keeps 16 MiB of both.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
@@ -28,7 +29,7 @@ pub(super) async fn answer(
     drop(slot);
     match ended {
         Ok(ended) => printed(ended, &command),
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.rpc_text()),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, rpc_text(&error)),
     }
 }
 
