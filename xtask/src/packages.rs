@@ -23,6 +23,8 @@ pub(crate) const TEST: &[&str] = &[
     "bsdutils",
     // A bus and a logind on it.
     "dbus-daemon",
+    "dbus",
+    "systemd",
     "python3-dbus",
     "python3-gi",
 ];

@@ -10,8 +10,8 @@ use anyhow::Result;
 use std::time::Duration;
 
 /// Test binaries whose tests are marked `needs root`.
-/// `node`, `outages`, `pressure` and `shutdown` run clusters with real containers.
-const NEED_ROOT: [&str; 12] = [
+/// `node`, `outages`, `pressure`, `shutdown` and `systemd` run clusters with real containers.
+const NEED_ROOT: [&str; 14] = [
     "mounts",
     "links",
     "full_disk",
@@ -22,6 +22,8 @@ const NEED_ROOT: [&str; 12] = [
     "outages",
     "pressure",
     "shutdown",
+    "systemd",
+    "slices",
     "logind",
     "joining",
 ];

@@ -92,6 +92,7 @@ fn findings(arguments: &CheckArguments) -> Vec<Finding> {
         findings.extend(programs());
         findings.push(overlay());
         findings.push(cgroups());
+        findings.push(cgroup_driver(node_sys::systemd::is_running()));
         findings.push(forwarding());
         findings.push(swap());
         findings.push(route(crate::agent::address::has_default_route()));
@@ -188,6 +189,14 @@ fn cgroups() -> Finding {
         ));
     }
     missing("no cgroup memory controller: boot with cgroup_enable=memory")
+}
+
+/// Drivers that a node can have here.
+fn cgroup_driver(has_systemd: bool) -> Finding {
+    match has_systemd {
+        true => well("systemd runs: --cgroup-driver may be cgroupfs, the default, or systemd"),
+        false => well("systemd does not run: --cgroup-driver can be cgroupfs alone, the default"),
+    }
 }
 
 /// Reports whether a file system is mounted there, or below it, as those of cgroup v1 are.

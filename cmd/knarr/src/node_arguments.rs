@@ -9,6 +9,7 @@ use crate::agent_shutdown::ShutdownArguments;
 use clap::{ArgAction, Args};
 use node_kubelet::{RegistrationTaint, SwapBehavior};
 use node_proxy::NodePortAddress;
+use node_sys::cgroup::CgroupDriver;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
@@ -56,6 +57,9 @@ pub(crate) struct NodeArguments {
     /// Parent cgroup of pods
     #[arg(long, default_value = "/")]
     pub(crate) cgroup_root: String,
+    /// Program that makes cgroups: cgroupfs or systemd; that of a container runtime with RuntimeConfig has precedence
+    #[arg(long, default_value = "cgroupfs")]
+    pub(crate) cgroup_driver: CgroupDriver,
     /// Folder with files of pods that run without an API server, upstream's staticPodPath
     #[arg(long)]
     pub(crate) pod_manifest_path: Option<PathBuf>,

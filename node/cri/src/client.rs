@@ -132,6 +132,7 @@ impl CriClient {
     calls! {
         runtime.version(VersionRequest) -> VersionResponse, READ_TIMEOUT, "version", "asking the runtime's version";
         runtime.status(StatusRequest) -> StatusResponse, READ_TIMEOUT, "status", "asking the runtime's status";
+        runtime.runtime_config(RuntimeConfigRequest) -> RuntimeConfigResponse, READ_TIMEOUT, "runtime_config", "asking the runtime's configuration";
         runtime.update_runtime_config(UpdateRuntimeConfigRequest) -> UpdateRuntimeConfigResponse, READ_TIMEOUT, "update_runtime_config", "updating the runtime's configuration";
         runtime.run_pod_sandbox(RunPodSandboxRequest) -> RunPodSandboxResponse, ACT_TIMEOUT, "run_podsandbox", "starting a pod sandbox";
         runtime.stop_pod_sandbox(StopPodSandboxRequest) -> StopPodSandboxResponse, ACT_TIMEOUT, "stop_podsandbox", "stopping a pod sandbox";

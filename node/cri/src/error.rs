@@ -64,6 +64,11 @@ impl CriError {
         self.code() == Some(Code::NotFound)
     }
 
+    /// Reports whether the runtime has no such call.
+    pub fn is_unknown_call(&self) -> bool {
+        self.code() == Some(Code::Unimplemented)
+    }
+
     /// Reports whether the call timed out.
     pub fn is_timeout(&self) -> bool {
         // tonic's own deadline is reported as cancelled, the server's as deadline exceeded.

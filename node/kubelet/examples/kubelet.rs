@@ -43,6 +43,7 @@ async fn run(
         cni_bin_dir: "/usr/lib/cni".into(),
         cni_conf_dir: data.join("cni"),
         runtime: "/usr/sbin/runc".into(),
+        cgroup_driver: node_sys::cgroup::CgroupDriver::default(),
     };
     let mut loaded = kube::Config::from_custom_kubeconfig(
         Kubeconfig::read_from(kubeconfig)?,

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use node_network::host_ports::HostPortsConfig;
+use node_sys::cgroup::CgroupDriver;
 use node_sys::machine::Machine;
 
 use crate::cdi::CdiSource;
+use crate::containers::groups::PodGroups;
 use crate::eviction::config::EvictionConfig;
 use crate::images::collection::ImageCollectionConfig;
 use crate::images::providers::config::CredentialProvidersConfig;
@@ -84,6 +86,8 @@ pub struct KubeletConfig {
     pub register_with_taints: Vec<RegistrationTaint>,
     /// Parent cgroup of pods; `/` unless several nodes share a machine.
     pub cgroup_root: String,
+    /// The program that makes cgroups, where the runtime does not say.
+    pub cgroup_driver: CgroupDriver,
     /// Resources reserved from pods.
     pub reserve: Reserve,
     /// Processors and memory that containers have for themselves.
@@ -156,6 +160,7 @@ impl KubeletConfig {
             register_node: true,
             register_with_taints: Vec::new(),
             cgroup_root: "/".into(),
+            cgroup_driver: CgroupDriver::default(),
             reserve: Reserve::default(),
             resource_managers: ResourceManagersConfig::default(),
             eviction: EvictionConfig::default(),
@@ -188,6 +193,14 @@ impl KubeletConfig {
             plugins_shown_in: None,
             logs_shown_in: None,
             data_dir,
+        }
+    }
+
+    /// Paths of the groups of pods.
+    pub(crate) fn groups(&self) -> PodGroups<'_> {
+        PodGroups {
+            root: &self.cgroup_root,
+            driver: self.cgroup_driver,
         }
     }
 

@@ -20,6 +20,7 @@ use crate::api::events::NodeEvents;
 use crate::api::objects::{Objects, WakePod};
 use crate::api::services::Services;
 use crate::cdi;
+use crate::cgroup_driver::{self, CgroupDriverError};
 use crate::config::KubeletConfig;
 use crate::containers::control::ContainerControl;
 use crate::containers::dns::NodeDns;
@@ -32,7 +33,6 @@ use crate::families;
 use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
 use crate::metrics::calls::CallMetrics;
-use crate::metrics::groups::TimedCgroups;
 use crate::metrics::requests::ClientMetrics;
 use crate::node::facts::{self, Health, NodeFacts};
 use crate::node::registration::Registration;
@@ -58,6 +58,9 @@ pub enum KubeletError {
     /// The container runtime does not answer.
     #[error("the container runtime does not answer")]
     Runtime(#[source] CriError),
+    /// The cgroup driver cannot be had.
+    #[error(transparent)]
+    Driver(#[from] CgroupDriverError),
     /// The groups that all pods lie in cannot be made.
     #[error("making the pods' cgroups")]
     Cgroups(#[source] node_sys::cgroup::CgroupError),
@@ -208,16 +211,15 @@ async fn assemble(
 ) -> Result<ManagerContext, KubeletError> {
     families::begin(&runtime);
     host.cri = host.cri.observed_by(Arc::new(CallMetrics::new(&runtime)));
-    host.cgroups = Arc::new(TimedCgroups::new(&runtime, host.cgroups));
     query_runtime(&host.cri, &mut host.facts)
         .await
         .map_err(KubeletError::Runtime)?;
+    let config = cgroup_driver::of_runtime(&runtime, &host.cri, config).await?;
+    host.cgroups = cgroup_driver::groups(&runtime, &config, host.cgroups)?;
     let reserve = &config.reserve;
     let refused = |problem: String| KubeletError::Config(vec![problem]);
     reserve.check(&host.facts.capacity()).map_err(refused)?;
-    let cgroups = host.cgroups.as_ref();
-    tiers::make(cgroups, &config.cgroup_root, reserve, &host.facts.machine).map_err(KubeletError::Cgroups)?;
-    tiers::limit_others(cgroups, reserve).map_err(refused)?;
+    make_groups(&runtime, &config, &host).await?;
     crate::shown::show(&config, host.mounter.as_ref());
     let (facts, vitals, sockets) = (host.facts.clone(), host.vitals.clone(), host.sockets.clone());
     let (logind, kernel_log) = (host.logind.clone(), host.kernel_log.clone());
@@ -248,6 +250,24 @@ async fn assemble(
         context.runtime.keep(row.name, begin).detach();
     }
     Ok(context)
+}
+
+/// Makes the groups that all pods lie in. systemd may take its time.
+async fn make_groups(
+    runtime: &Runtime,
+    config: &Arc<KubeletConfig>,
+    host: &Host,
+) -> Result<(), KubeletError> {
+    let (config, cgroups) = (Arc::clone(config), Arc::clone(&host.cgroups));
+    let machine = host.facts.machine.clone();
+    let making = runtime.blocking(move || {
+        let (cgroups, reserve) = (cgroups.as_ref(), &config.reserve);
+        tiers::make(cgroups, config.groups(), reserve, &machine).map_err(KubeletError::Cgroups)?;
+        let limited = tiers::limit_others(cgroups, config.cgroup_driver, reserve);
+        limited.map_err(|problem| KubeletError::Config(vec![problem]))
+    });
+    let ended = |_| KubeletError::Config(vec!["the pods' cgroups were not made".to_owned()]);
+    making.await.map_err(ended)?
 }
 
 /// Starts the servers.
@@ -425,7 +445,7 @@ fn container_control(
         page_sizes: facts.machine.huge_pages.keys().copied().collect(),
         memory: tiers::memory_facts(
             cgroups.as_ref(),
-            &config.cgroup_root,
+            config.groups(),
             &facts.machine,
             config.swap_behavior,
         ),

@@ -7,7 +7,7 @@
 //! event stream, by probes and by its own timers; a slow relist is the safety net.
 //!
 //! Each feature is a folder: [`images`], [`probes`], [`logs`], [`eviction`], [`node`] (registration, lease, status),
-//! [`server`] (port 10250), [`plugins`] (their registration), [`devices`] (their devices), [`dra`] (devices of claims), [`resource_managers`] (processors and memory that containers have alone), [`cdi`] (how some of both get into containers), [`csi`] (their volumes), [`containerd`] (the private instance), [`static_pods`] (pods of files and of a URL), [`shutdown`] (their end when the machine goes down), [`oom`] (events of a machine without memory), [`trust_bundles`] and
+//! [`server`] (port 10250), [`plugins`] (their registration), [`devices`] (their devices), [`dra`] (devices of claims), [`resource_managers`] (processors and memory that containers have alone), [`cdi`] (how some of both get into containers), [`csi`] (their volumes), [`containerd`] (the private instance), [`cgroup_driver`] (the program that makes groups), [`static_pods`] (pods of files and of a URL), [`shutdown`] (their end when the machine goes down), [`oom`] (events of a machine without memory), [`trust_bundles`] and
 //! [`pod_certificates`] (projections of the certificates API). [`managers`] lists what runs, in start order; [`kubelet`] assembles it.
 //!
 //! Never: anything that survives only in this process. Restart counts, hashes and message paths are
@@ -16,6 +16,7 @@
 
 mod api;
 pub mod cdi;
+pub mod cgroup_driver;
 pub mod config;
 pub mod containerd;
 pub mod containers;

@@ -6,7 +6,8 @@
 //! ([`cgroup`]), entering a namespace ([`namespace`]), netlink ([`netlink`]) with elements of nftables ([`nftables`]),
 //! news of its tables ([`nftables_watch`], [`nftables_guard`]), flows ([`conntrack`]), routes ([`routes`]) and links of pods ([`links`]), ownership
 //! and atomic files ([`fs`]), changes in folders ([`folder_events`]),
-//! figures of processes, links and disks ([`proc_figures`]), messages over D-Bus ([`dbus`]) to logind ([`logind`]), records of the kernel's log
+//! figures of processes, links and disks ([`proc_figures`]), messages over D-Bus ([`dbus`]) to logind ([`logind`])
+//! and systemd ([`systemd`]), records of the kernel's log
 //! ([`kernel_log`]),
 //! what the machine is ([`machine`]), what it has left ([`vitals`]) and what it allows us ([`limits`]).
 //!
@@ -38,6 +39,7 @@ pub mod process;
 pub mod resolv_conf;
 pub mod routes;
 pub mod supervise;
+pub mod systemd;
 pub mod vitals;
 
 pub use exec::{CommandOutput, CommandSpec, Exec, ExecError, SystemExec};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use machinery_runtime::Runtime;
 
-use crate::dbus::{Call, Connection, DbusError, Message, Reply, Value};
+use crate::dbus::{Call, Connection, DbusError, Message, Reply, SYSTEM_BUS, Value};
 
 const SERVICE: &str = "org.freedesktop.login1";
 const PATH: &str = "/org/freedesktop/login1";
@@ -18,8 +18,6 @@ const BUS: &str = "org.freedesktop.DBus";
 /// Folder of logind's drop-ins, and ours among them.
 const DROP_INS: &str = "/etc/systemd/logind.conf.d";
 const DROP_IN: &str = "99-kubelet.conf";
-/// Bus of a machine whose environment names none.
-const DEFAULT_BUS: &str = "unix:path=/run/dbus/system_bus_socket;unix:path=/var/run/dbus/system_bus_socket";
 
 /// Failure of logind, or on the way to it.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +96,7 @@ impl SystemLogind {
     pub fn new(runtime: Runtime, bus_address: Option<String>) -> Self {
         Self {
             runtime,
-            bus_address: bus_address.unwrap_or_else(|| DEFAULT_BUS.to_owned()),
+            bus_address: bus_address.unwrap_or_else(|| SYSTEM_BUS.to_owned()),
             drop_ins: PathBuf::from(DROP_INS),
         }
     }

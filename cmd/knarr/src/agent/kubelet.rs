@@ -49,6 +49,7 @@ pub(super) fn config(arguments: &AgentArguments, kubeconfig: &Path) -> anyhow::R
         register_node: arguments.node.register_node,
         register_with_taints: arguments.node.register_with_taints.clone(),
         cgroup_root: arguments.node.cgroup_root.clone(),
+        cgroup_driver: arguments.node.cgroup_driver,
         static_pods: static_pods(arguments)?,
         static_pod_url: arguments.node.manifest_url.source(decode_manifest),
         cdi: CdiSource {

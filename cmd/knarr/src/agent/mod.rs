@@ -19,6 +19,7 @@ use machinery_client::Client;
 use machinery_runtime::Runtime;
 use node_cri::CriClient;
 use node_kubelet::Kubelet;
+use node_kubelet::cgroup_driver;
 use node_kubelet::containerd::config::ContainerdConfig;
 use node_kubelet::containerd::{Containerd, instance};
 use node_kubelet::images::base;
@@ -79,6 +80,9 @@ fn check_machine(node: &NodeArguments) -> anyhow::Result<()> {
             "kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported and will be removed in \
              a future release"
         );
+    }
+    if let Some(problem) = cgroup_driver::refusal(node.cgroup_driver) {
+        bail!(problem);
     }
     if node.serialize_image_pulls && node.max_parallel_image_pulls.is_some_and(|most| most > 1) {
         bail!(
@@ -185,6 +189,7 @@ async fn start_containerd(arguments: &AgentArguments, runtime: &Runtime) -> anyh
         cni_conf_dir: arguments.cni_config_dir(),
         runtime: node_sys::exec::find_program("runc")
             .context("runc is not installed: apt-get install runc")?,
+        cgroup_driver: arguments.node.cgroup_driver,
     };
     let containerd = Containerd::ensure(runtime, config).await?;
     runtime

@@ -303,7 +303,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
     flag("cgroupRoot", Text, "", "cgroup-root"),
     kept("cgroupsPerQOS", Bool, "true", "pods without cgroups of their own").zero(),
-    kept("cgroupDriver", Text, "cgroupfs", "a driver of systemd's slices"),
+    flag("cgroupDriver", Text, "cgroupfs", "cgroup-driver"),
     flag("cpuManagerPolicy", Text, "none", "cpu-manager-policy"),
     kept(
         "singleProcessOOMKill",

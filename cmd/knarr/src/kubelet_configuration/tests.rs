@@ -148,7 +148,7 @@ fn kubelet_configuration_becomes_flags() {
 }
 
 #[test]
-fn kubelet_configuration_of_kubeadm_is_taken_but_for_its_cgroup_driver() {
+fn kubelet_configuration_of_kubeadm_is_taken() {
     let document = "authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 0s, enabled: true}}\n\
         authorization: {mode: Webhook, webhook: {cacheAuthorizedTTL: 0s, cacheUnauthorizedTTL: 0s}}\n\
         clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\ncontainerRuntimeEndpoint: ''\n\
@@ -165,10 +165,8 @@ fn kubelet_configuration_of_kubeadm_is_taken_but_for_its_cgroup_driver() {
         "--cluster-dns=10.96.0.10",
     ];
     check(document, &words);
-    invalid(
-        &format!("{document}cgroupDriver: systemd\n"),
-        "cgroupDriver: \"systemd\" is not supported (this agent has cgroupfs): it would need a driver of systemd's slices",
-    );
+    let systemd = [words[0], words[1], words[2], "--cgroup-driver=systemd"];
+    check(&format!("{document}cgroupDriver: systemd\n"), &systemd);
 }
 
 #[test]

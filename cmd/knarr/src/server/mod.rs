@@ -47,6 +47,11 @@ pub(crate) fn run(arguments: ServerArguments) -> anyhow::Result<()> {
     if !arguments.disable_agent && !node_sys::machine::is_root() {
         bail!("the node agent needs root; --disable-agent runs the control plane alone");
     }
+    if !arguments.disable_agent
+        && let Some(problem) = node_kubelet::cgroup_driver::refusal(arguments.node.own.cgroup_driver)
+    {
+        bail!(problem);
+    }
     node_sys::process::spare_from_oom(std::process::id());
     let threads = std::thread::available_parallelism()
         .map_or(2, usize::from)

@@ -1,7 +1,9 @@
-//! Cgroups of a cluster's pods.
+//! Cgroups of a cluster's pods, of either driver.
 
 use super::files::entries;
 use machinery_runtime::Runtime;
+use node_sys::cgroup::CgroupDriver;
+use node_sys::systemd::SystemdManager;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
@@ -16,8 +18,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     all: Vec<PathBuf>,
-    /// Names of the groups of this cluster's pods.
+    /// Names of the groups of this cluster's pods, without those around them.
     pods: BTreeSet<String>,
+    /// Groups that are systemd's slices, the innermost first: paths below the root of a hierarchy.
+    slices: Vec<PathBuf>,
 }
 
 impl Groups {
@@ -27,20 +31,34 @@ impl Groups {
     }
 
     fn find_in(root: &Path, cgroup_root: &str, pods: &Path) -> Self {
-        let parent = cgroup_root.trim_matches('/');
         let mut found = Self::default();
-        let hierarchies = entries(root)
-            .into_iter()
-            .filter(|path| path.is_dir() && !path.is_symlink());
-        for hierarchy in hierarchies.chain([root.to_owned()]) {
-            collect(&hierarchy.join(parent).join("kubepods"), &mut found.all);
-            if !parent.is_empty() && hierarchy.join(parent).is_dir() {
-                found.all.push(hierarchy.join(parent));
+        for hierarchy in hierarchies(root) {
+            for driver in [CgroupDriver::Cgroupfs, CgroupDriver::Systemd] {
+                let place = |path: String| hierarchy.join(path.trim_matches('/'));
+                let parent = place(driver.path(cgroup_root.split('/')));
+                let all = driver.path(cgroup_root.split('/').chain(["kubepods"]));
+                let before = found.all.len();
+                collect(&place(all), &mut found.all);
+                if parent != hierarchy && parent.is_dir() {
+                    found.all.push(parent);
+                }
+                if driver == CgroupDriver::Systemd {
+                    let new = found.all[before..].iter();
+                    let path = |group: &PathBuf| Some(group.strip_prefix(&hierarchy).ok()?.to_owned());
+                    found
+                        .slices
+                        .extend(new.filter_map(path).filter(|path| slice(path).is_some()));
+                }
             }
         }
+        found
+            .slices
+            .sort_by_key(|path| (std::cmp::Reverse(path.components().count()), path.clone()));
+        found.slices.dedup();
         let uids = entries(pods).into_iter();
         let name = |path: PathBuf| Some(format!("pod{}", path.file_name()?.to_str()?));
-        found.pods = uids.filter_map(name).collect();
+        let names = uids.filter_map(name);
+        found.pods = names.flat_map(|name| [name.replace('-', "_"), name]).collect();
         found
     }
 
@@ -53,23 +71,51 @@ impl Groups {
     pub(super) async fn remove(&self, runtime: &Runtime) {
         let (mut own, mut others): (Vec<_>, Vec<_>) =
             self.all.iter().cloned().partition(|group| self.is_pods(group));
-        for _ in 0..ATTEMPTS {
-            remove_empty(&mut own);
-            if own.is_empty() {
-                break;
-            }
-            runtime.sleep(PAUSE).await;
-        }
+        self.stop_slices(runtime, |path| self.is_pods(path)).await;
+        remove_soon(&mut own, runtime).await;
         // Groups in which something runs are those of another node's pods, and so are empty ones beside them.
         if !others.iter().any(|group| is_occupied(group)) {
+            self.stop_slices(runtime, |path| !self.is_pods(path)).await;
             remove_empty(&mut others);
+        }
+    }
+
+    /// Has systemd remove slices: it makes those again that are removed under its hands.
+    async fn stop_slices(&self, runtime: &Runtime, are_chosen: impl Fn(&Path) -> bool) {
+        let chosen = self.slices.iter().filter(|path| are_chosen(path));
+        let names: Vec<&str> = chosen.filter_map(|path| slice(path)).collect();
+        if names.is_empty() || !node_sys::systemd::is_running() {
+            return;
+        }
+        let systemd = SystemdManager::new(runtime.clone(), None);
+        for name in names {
+            // What is left is empty, and ends with the machine.
+            let _ = systemd.stop_slice(name).await;
         }
     }
 
     fn is_pods(&self, group: &Path) -> bool {
         let mut names = group.components().filter_map(|part| part.as_os_str().to_str());
-        names.any(|name| self.pods.contains(name))
+        names.any(|name| {
+            let own = name
+                .strip_suffix(".slice")
+                .and_then(|name| name.rsplit('-').next());
+            self.pods.contains(own.unwrap_or(name))
+        })
     }
+}
+
+/// Folders in which groups may lie: the root itself, and those in it.
+fn hierarchies(root: &Path) -> Vec<PathBuf> {
+    let mut found = entries(root);
+    found.retain(|path| path.is_dir() && !path.is_symlink());
+    found.push(root.to_owned());
+    found
+}
+
+/// Name of the slice with this path.
+fn slice(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str().filter(|name| name.ends_with(".slice"))
 }
 
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -80,6 +126,17 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
         collect(&inner, found);
     }
     found.push(folder.to_owned());
+}
+
+/// Removes groups as soon as they are empty.
+async fn remove_soon(groups: &mut Vec<PathBuf>, runtime: &Runtime) {
+    for _ in 0..ATTEMPTS {
+        remove_empty(groups);
+        if groups.is_empty() {
+            break;
+        }
+        runtime.sleep(PAUSE).await;
+    }
 }
 
 fn remove_empty(groups: &mut Vec<PathBuf>) {
@@ -140,5 +197,31 @@ mod tests {
                 .try_exists()
                 .unwrap()
         );
+    }
+
+    #[test]
+    fn uninstall_knows_slices_of_its_pods() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let all = root.join("cgroup/memory/own.slice/own-kubepods.slice");
+        let ours = all.join("own-kubepods-burstable.slice/own-kubepods-burstable-podo_1.slice");
+        let other = all.join("own-kubepods-podother.slice");
+        for folder in [
+            &ours.join("cri-containerd-7.scope"),
+            &other,
+            &root.join("pods/o-1"),
+        ] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::write(other.join("cgroup.procs"), "17\n").unwrap();
+        let found = Groups::find_in(&root.join("cgroup"), "/own", &root.join("pods"));
+        assert_eq!(found.slices.len(), 5);
+        assert_eq!(
+            slice(&found.slices[0]),
+            Some("own-kubepods-burstable-podo_1.slice"),
+            "the innermost first"
+        );
+        remove(&found);
+        assert!(!ours.try_exists().unwrap() && other.try_exists().unwrap());
     }
 }

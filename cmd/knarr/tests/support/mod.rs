@@ -17,6 +17,8 @@ pub(crate) mod network;
 pub(crate) mod page;
 pub(crate) mod python;
 pub(crate) mod registry;
+pub(crate) mod systemd_machine;
+pub(crate) mod systemd_node;
 pub(crate) mod upstream;
 
 use etcd::Etcd;

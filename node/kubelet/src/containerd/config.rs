@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use node_sys::cgroup::CgroupDriver;
+
 /// Paths of containerd's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerdConfig {
@@ -15,6 +17,8 @@ pub struct ContainerdConfig {
     pub cni_conf_dir: PathBuf,
     /// The OCI runtime.
     pub runtime: PathBuf,
+    /// The program that makes cgroups.
+    pub cgroup_driver: CgroupDriver,
 }
 
 impl ContainerdConfig {
@@ -31,6 +35,16 @@ impl ContainerdConfig {
     /// The file, below such a directory.
     pub fn path_in(directory: &Path) -> PathBuf {
         directory.join("config.toml")
+    }
+
+    /// Driver that the content of such a file names.
+    pub fn driver_in(toml: &str) -> Option<CgroupDriver> {
+        let mut lines = toml.lines().map(str::trim);
+        let value = lines.find_map(|line| line.strip_prefix("SystemdCgroup = "))?;
+        Some(match value {
+            "true" => CgroupDriver::Systemd,
+            _ => CgroupDriver::Cgroupfs,
+        })
     }
 
     /// Content of the file of a containerd with the same records that serves no CRI, on another socket.
@@ -67,7 +81,7 @@ state = {state}
     [plugins."{plugin}".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
       [plugins."{plugin}".containerd.runtimes.runc.options]
-        SystemdCgroup = false
+        SystemdCgroup = {systemd_cgroup}
         BinaryName = {runtime}
         Root = {runtime_state}
   [plugins."{plugin}".cni]
@@ -80,11 +94,33 @@ state = {state}
             state = below("state"),
             socket = quoted(&self.socket()),
             sandbox_image = self.sandbox_image,
+            systemd_cgroup = self.cgroup_driver == CgroupDriver::Systemd,
             runtime = quoted(&self.runtime),
             runtime_state = below("runc"),
             cni_bin = quoted(&self.cni_bin_dir),
             cni_conf = quoted(&self.cni_conf_dir),
             certs = below("certs.d"),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containerd_makes_groups_by_the_nodes_driver() {
+        for driver in [CgroupDriver::Cgroupfs, CgroupDriver::Systemd] {
+            let config = ContainerdConfig {
+                directory: "/d".into(),
+                sandbox_image: "pause".to_owned(),
+                cni_bin_dir: "/bin".into(),
+                cni_conf_dir: "/conf".into(),
+                runtime: "/runc".into(),
+                cgroup_driver: driver,
+            };
+            assert_eq!(ContainerdConfig::driver_in(&config.toml()), Some(driver));
+        }
+        assert_eq!(ContainerdConfig::driver_in("version = 2\n"), None);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, v1};
+use node_sys::cgroup::CgroupDriver;
 use node_sys::exec::{Daemon, ExecError};
 use node_sys::supervise::{Supervised, last_line};
 
@@ -31,6 +32,21 @@ pub enum ContainerdError {
     /// It does not run.
     #[error("starting containerd")]
     Start(#[from] ExecError),
+    /// One that runs makes cgroups by the other driver; it and its pods keep that for as long as they are there.
+    #[error(
+        "containerd in {} runs with the cgroup driver {before}, and the configuration has {now}: drain the node, end containerd          (pid {pid}), and start again",
+        directory.display()
+    )]
+    Driver {
+        /// Directory of containerd.
+        directory: PathBuf,
+        /// Its driver.
+        before: CgroupDriver,
+        /// The driver of the configuration.
+        now: CgroupDriver,
+        /// Its process.
+        pid: u32,
+    },
     /// It does not answer.
     #[error("containerd does not answer on {}; its log is {}", socket.display(), log.display())]
     Silent {
@@ -82,6 +98,7 @@ impl Containerd {
             runtime: runtime.clone(),
             config,
         };
+        containerd.refuse_another_driver()?;
         containerd.write_config()?;
         containerd.end_repair().await;
         let running = containerd.supervised().ensure()?;
@@ -99,6 +116,24 @@ impl Containerd {
 
     fn supervised(&self) -> Supervised {
         supervised(&self.config.directory)
+    }
+
+    fn refuse_another_driver(&self) -> Result<(), ContainerdError> {
+        let Some(running) = self.supervised().running() else {
+            return Ok(());
+        };
+        let (directory, now) = (self.config.directory.clone(), self.config.cgroup_driver);
+        let written = std::fs::read_to_string(ContainerdConfig::path_in(&directory)).unwrap_or_default();
+        let before = ContainerdConfig::driver_in(&written);
+        match before.filter(|before| *before != now) {
+            None => Ok(()),
+            Some(before) => Err(ContainerdError::Driver {
+                directory,
+                before,
+                now,
+                pid: running.pid,
+            }),
+        }
     }
 
     fn write_config(&self) -> Result<(), ContainerdError> {

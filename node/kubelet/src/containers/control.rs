@@ -120,7 +120,7 @@ impl std::fmt::Debug for PodFacilities<'_> {
 impl ContainerControl {
     /// Makes the pod's group and folders.
     pub(crate) async fn prepare_pod(&self, pod: &Pod, lane: &BlockingLane) -> Result<(), StartError> {
-        let group = resources::pod_cgroup(&self.config.cgroup_root, pod);
+        let group = self.config.groups().of_pod(pod);
         let limits = resources::pod_limits(pod, self.pod_pids);
         let pages = huge_pages::pod_limits(pod);
         let folders = [

@@ -3,7 +3,7 @@
 //! [`sandbox`], [`spec`], [`security`] and [`resources`] are pure; [`mod@env`] reads ConfigMaps and Secrets, [`env_files`] the pod's own files, within the room of `arguments`;
 //! [`sysctl`] says which kernel parameters a pod may set, [`runtime_class`] the runtime that runs it;
 //! [`files`] makes what is mounted beside the volumes; [`hooks`] runs postStart and preStop, [`stopping`] ends what runs; and
-//! [`tiers`] keeps the groups of the classes; [`control`] puts it together: pull, create, start, stop, each step with its event.
+//! [`tiers`] keeps the groups of the classes, which [`groups`] names; [`control`] puts it together: pull, create, start, stop, each step with its event.
 
 pub(crate) mod app_armor;
 mod arguments;
@@ -12,6 +12,7 @@ pub mod dns;
 pub(crate) mod env;
 pub(crate) mod env_files;
 pub(crate) mod files;
+pub(crate) mod groups;
 pub(crate) mod hooks;
 pub(crate) mod huge_pages;
 mod image_volumes;

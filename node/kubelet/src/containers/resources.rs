@@ -1,4 +1,4 @@
-//! Quality of service, cgroup paths and limits. Pure.
+//! Quality of service and limits. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use machinery_semantics::resources::{
 use node_cri::v1::LinuxContainerResources;
 use node_sys::cgroup::CgroupResources;
 
-use crate::pods::{ContainerKind, all_containers, is_critical, spec, uid};
+use crate::pods::{ContainerKind, all_containers, is_critical, spec};
 
 const PERIOD_US: i64 = 100_000;
 const QUOTA_US_MIN: i64 = 1000;
@@ -73,27 +73,6 @@ pub(crate) fn limit(container: &Container, name: &str) -> Option<Quantity> {
     amount(container.resources.as_ref()?.limits.as_ref(), name)
 }
 
-/// Path of the group above the groups of all pods.
-pub(crate) fn kubepods(cgroup_root: &str) -> String {
-    format!("{}/kubepods", cgroup_root.trim_end_matches('/'))
-}
-
-/// The pod's own group.
-pub(crate) fn pod_cgroup(cgroup_root: &str, pod: &Pod) -> String {
-    let tier = match qos(pod) {
-        Qos::Guaranteed => "",
-        Qos::Burstable => "/burstable",
-        Qos::BestEffort => "/besteffort",
-    };
-    format!("{}{tier}/pod{}", kubepods(cgroup_root), uid(pod))
-}
-
-/// Possible paths of a pod's group, one for each QoS class.
-pub(crate) fn possible_pod_cgroups(cgroup_root: &str, uid: &str) -> [String; 3] {
-    let base = kubepods(cgroup_root);
-    ["", "/burstable", "/besteffort"].map(|tier| format!("{base}{tier}/pod{uid}"))
-}
-
 /// Features of the memory controller of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct MemoryFacts {
@@ -116,11 +95,6 @@ pub(crate) fn shares(millis: i64) -> i64 {
 
 fn quota(millis: i64) -> i64 {
     (millis * PERIOD_US / 1000).max(QUOTA_US_MIN)
-}
-
-/// A container's own group, which the runtime makes in the pod's.
-pub(crate) fn container_cgroup(cgroup_root: &str, pod: &Pod, id: &str) -> String {
-    format!("{}/{id}", pod_cgroup(cgroup_root, pod))
 }
 
 /// Limits of the pod's group: what the pod as a whole may use, or the sums where every container has one; and what its
@@ -378,14 +352,12 @@ mod tests {
     #[test]
     fn classes_and_limits_follow_the_numbers() {
         let best = pod("{}");
-        assert_eq!(pod_cgroup("/", &best), "/kubepods/besteffort/podu");
         assert_eq!(
             container_limits(&best, &spec(&best).containers[0], memory(1 << 30)).oom_score_adj,
             1000
         );
         let guaranteed =
             pod(r#"{"limits":{"cpu":"200m","memory":"64Mi"},"requests":{"cpu":"200m","memory":"64Mi"}}"#);
-        assert_eq!(pod_cgroup("/n", &guaranteed), "/n/kubepods/podu");
         let limits = container_limits(&guaranteed, &spec(&guaranteed).containers[0], memory(1 << 30));
         assert_eq!(
             (limits.cpu_quota, limits.cpu_shares, limits.memory_limit_in_bytes),

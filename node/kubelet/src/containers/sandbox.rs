@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ContainerPort, Pod};
 use node_cri::v1;
 use node_network::host_ports::{HostPort, PortKey, Protocol};
 
-use super::{dns, files, resources, security};
+use super::{dns, files, security};
 use crate::config::KubeletConfig;
 use crate::pods::observed::label;
 use crate::pods::{ContainerKind, all_containers, name, namespace, spec, uid};
@@ -69,7 +69,7 @@ pub(crate) fn config(
             .into_iter()
             .collect(),
         linux: Some(v1::LinuxPodSandboxConfig {
-            cgroup_parent: resources::pod_cgroup(&kubelet.cgroup_root, pod),
+            cgroup_parent: kubelet.groups().of_pod(pod),
             security_context: Some(security::sandbox_context(pod)),
             sysctls: sysctls
                 .map(|sysctl| (sysctl.name.clone(), sysctl.value.clone()))

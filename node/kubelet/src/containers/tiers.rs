@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use node_sys::cgroup::{CgroupError, CgroupResources, Cgroups};
+use node_sys::cgroup::{CgroupDriver, CgroupError, CgroupResources, Cgroups};
 use node_sys::machine::Machine;
 
-use super::resources::{MemoryFacts, kubepods, shares};
+use super::groups::PodGroups;
+use super::resources::{MemoryFacts, Qos, shares};
 use crate::config::SwapBehavior;
 use crate::managers::ManagerContext;
 use crate::node::reserve::Reserve;
@@ -25,31 +26,36 @@ fn only_shares(shares: u64) -> CgroupResources {
 /// Makes the three groups.
 pub(crate) fn make(
     cgroups: &dyn Cgroups,
-    cgroup_root: &str,
+    groups: PodGroups<'_>,
     reserve: &Reserve,
     machine: &Machine,
 ) -> Result<(), CgroupError> {
-    let root = kubepods(cgroup_root);
+    let root = groups.all();
     cgroups.apply(&root, &reserve.pods_limits(machine))?;
     let pages = machine.huge_pages.iter();
     let pages = pages.map(|(size, count)| (*size, size.saturating_mul(*count)));
     cgroups.limit_huge_pages(&root, &pages.collect())?;
-    cgroups.apply(&format!("{root}/burstable"), &CgroupResources::default())?;
-    cgroups.apply(&format!("{root}/besteffort"), &only_shares(BEST_EFFORT_SHARES))
+    cgroups.apply(&groups.of_class(Qos::Burstable), &CgroupResources::default())?;
+    cgroups.apply(
+        &groups.of_class(Qos::BestEffort),
+        &only_shares(BEST_EFFORT_SHARES),
+    )
 }
 
 /// Limits the groups of other programs as `--enforce-node-allocatable` asks. They are made by others.
-pub(crate) fn limit_others(cgroups: &dyn Cgroups, reserve: &Reserve) -> Result<(), String> {
+pub(crate) fn limit_others(
+    cgroups: &dyn Cgroups,
+    driver: CgroupDriver,
+    reserve: &Reserve,
+) -> Result<(), String> {
     for (words, group, limits) in reserve.others_limits() {
         let failed = |why: String| format!("Failed to enforce {words} Cgroup Limits on {group:?}: {why}");
-        let (parent, name) = group
-            .trim_end_matches('/')
-            .rsplit_once('/')
-            .unwrap_or(("", group));
+        let path = driver.path_of_existing(group);
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
         if !cgroups.children(parent).iter().any(|found| found == name) {
             return Err(failed(format!("cgroup {group:?} does not exist")));
         }
-        let applied = cgroups.apply(group, &limits);
+        let applied = cgroups.apply(&path, &limits);
         applied.map_err(|error| failed(format!("{error}: {}", error.source)))?;
     }
     Ok(())
@@ -58,11 +64,11 @@ pub(crate) fn limit_others(cgroups: &dyn Cgroups, reserve: &Reserve) -> Result<(
 /// Reads the features of the memory controller from the pods' group.
 pub(crate) fn memory_facts(
     cgroups: &dyn Cgroups,
-    cgroup_root: &str,
+    groups: PodGroups<'_>,
     machine: &Machine,
     behavior: SwapBehavior,
 ) -> MemoryFacts {
-    let root = kubepods(cgroup_root);
+    let root = groups.all();
     let has = |version: u8, name: &str| cgroups.version() == version && cgroups.has_memory_file(&root, name);
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let swap_limit = has(2, "memory.swap.max");
@@ -80,7 +86,7 @@ pub(crate) fn memory_facts(
 /// Keeps the CPU weight of the Burstable class at the sum of its pods' requests, for ever.
 pub(crate) async fn maintain_weights(context: ManagerContext) {
     let control = &context.workers.control;
-    let group = format!("{}/burstable", kubepods(&context.config.cgroup_root));
+    let group = context.config.groups().of_class(Qos::Burstable);
     let allocations = &context.workers.allocations;
     loop {
         let changed = allocations.changed();

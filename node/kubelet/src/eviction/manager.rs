@@ -19,7 +19,6 @@ use super::state::{EvictionState, Verdict, met};
 use super::thresholds::EvictionThreshold;
 use super::usage::{PodUsage, usage};
 use crate::api::events::EventType;
-use crate::containers::resources::kubepods;
 use crate::managers::ManagerContext;
 use crate::node::pressure::Pressure;
 use crate::pods::disruption::Disruption;
@@ -100,7 +99,7 @@ impl EvictionManager {
             .pods_limits(&context.facts.machine)
             .memory_limit_bytes;
         let read = move || {
-            let pods = (kubepods(&config.cgroup_root), limit);
+            let pods = (config.groups().all(), limit);
             Readings::take(
                 vitals.as_ref(),
                 cgroups.as_ref(),

@@ -113,6 +113,7 @@ fn node(config: &KubeletConfig) -> Map<String, Value> {
         "systemReservedCgroup": named(&config.reserve.system_cgroup),
         "enforceNodeAllocatable": config.reserve.enforce,
         "cgroupRoot": config.cgroup_root,
+        "cgroupDriver": config.cgroup_driver.name(),
         "memorySwap": swap(config),
     }))
 }

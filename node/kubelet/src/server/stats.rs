@@ -20,7 +20,6 @@ use super::response::{Body, json as answer_json, text};
 use super::usage::Usage;
 use super::usage::figures::{ContainerFigures, Figures, PodFigures};
 use super::usage::rows::{Row, RowKind};
-use crate::containers::resources::kubepods;
 use crate::eviction::pod_storage::PodStorage;
 use crate::managers::ManagerContext;
 use crate::pods::{name, namespace, uid};
@@ -110,7 +109,7 @@ fn node(context: &ManagerContext, figures: &Figures, rows: &[Row], room: &Rooms,
     let mut memory = memory_json(&figures.node, machine, now);
     memory["availableBytes"] = node_sys::machine::memory_available_bytes().into();
     let (running, max) = context.vitals.tasks().unzip();
-    let all_pods = kubepods(&context.config.cgroup_root);
+    let all_pods = context.config.groups().all();
     let pods = rows.iter().filter(|row| row.group.id == all_pods);
     let system = pods.map(|row| {
         object([

@@ -36,6 +36,7 @@ impl RealContainerd {
             cni_bin_dir: "/usr/lib/cni".into(),
             cni_conf_dir: folder.join("cni"),
             runtime: runc?,
+            cgroup_driver: node_sys::cgroup::CgroupDriver::default(),
         };
         std::fs::create_dir_all(&config.directory).unwrap();
         std::fs::write(ContainerdConfig::path_in(&config.directory), config.toml()).unwrap();

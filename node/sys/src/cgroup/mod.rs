@@ -1,10 +1,13 @@
-//! Pod cgroups: limits of a group, what it used, and removing it again.
+//! Pod cgroups: limits of a group, what it used, and removing it again; names of groups by their driver, and groups that are
+//! systemd's slices.
 //!
 //! A path is absolute within the hierarchy (`/kubepods/burstable/pod<uid>`); with cgroup v1 it stands
 //! for the same path in every mounted hierarchy. The runtime makes a container's own group below the
 //! pod's; the agent alone removes the pod's.
 
+mod driver;
 mod figures;
+mod systemd;
 mod v1;
 mod v2;
 
@@ -12,12 +15,23 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use driver::CgroupDriver;
 pub use figures::{
     CpuFigures, DeviceIo, GroupFigures, GroupLimits, IoAmounts, MemoryFigures, Pressure, PressureFigures,
     TaskFigures,
 };
+pub use systemd::{Slices, SystemdCgroups};
 pub use v1::CgroupsV1;
 pub use v2::CgroupsV2;
+
+/// The kernel's period of processor time, in microseconds.
+const DEFAULT_PERIOD_US: u64 = 100_000;
+
+/// The v2 weight that stands for v1 shares: 2..262144 onto 1..10000.
+fn cpu_weight(shares: u64) -> u64 {
+    let shares = shares.clamp(2, 262_144);
+    1 + (shares - 2) * 9999 / 262_142
+}
 
 /// Conventional mount point of cgroups.
 pub const CGROUP_ROOT: &str = "/sys/fs/cgroup";

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use crate::machine;
 
 use super::{
-    CgroupError, CgroupResources, CgroupStats, Cgroups, GroupFigures, HugePageLimits, below, figures,
-    folders, names, read_keyed, read_limit, read_number, read_number_of, remove_tree, write,
-    write_huge_page_limits,
+    CgroupError, CgroupResources, CgroupStats, Cgroups, DEFAULT_PERIOD_US, GroupFigures, HugePageLimits,
+    below, cpu_weight, figures, folders, names, read_keyed, read_limit, read_number, read_number_of,
+    remove_tree, write, write_huge_page_limits,
 };
 
 /// The unified hierarchy.
@@ -17,13 +17,6 @@ pub struct CgroupsV2 {
 }
 
 const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "memory", "pids", "io", "hugetlb"];
-const DEFAULT_PERIOD_US: u64 = 100_000;
-
-/// The v2 weight that stands for v1 shares: 2..262144 onto 1..10000.
-fn weight(shares: u64) -> u64 {
-    let shares = shares.clamp(2, 262_144);
-    1 + (shares - 2) * 9999 / 262_142
-}
 
 fn is_root(path: &str) -> bool {
     path.trim_matches('/').is_empty()
@@ -83,7 +76,7 @@ impl Cgroups for CgroupsV2 {
     fn apply(&self, path: &str, resources: &CgroupResources) -> Result<(), CgroupError> {
         let folder = self.make(path)?;
         if let Some(shares) = resources.cpu_shares {
-            write(&folder.join("cpu.weight"), &weight(shares).to_string())?;
+            write(&folder.join("cpu.weight"), &cpu_weight(shares).to_string())?;
         }
         if let Some(quota) = resources.cpu_quota_us {
             let period = resources.cpu_period_us.unwrap_or(DEFAULT_PERIOD_US);

@@ -12,7 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 
 use super::address;
-use super::message::{self, Call, HEAD, Kind, Malformed, Message, Value};
+use super::message::{self, Call, HEAD, Kind, Malformed, Message};
+use super::value::Value;
 
 /// An answer comes within this time, or the connection is given up.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);

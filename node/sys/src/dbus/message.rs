@@ -1,5 +1,8 @@
 //! Messages byte by byte, as the specification of D-Bus has them. Pure.
 
+use super::value::Value;
+use super::writer::Writer;
+
 /// Bytes of a message, at most. The answers of logind have some hundred.
 pub(super) const BYTES_MAX: usize = 64 << 10;
 /// Values of a message that are read; those behind them are left out.
@@ -24,39 +27,6 @@ mod field {
 /// A message that breaks the specification, or our bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
-
-/// A basic value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
-    /// `b`.
-    Bool(bool),
-    /// `i`.
-    Int32(i32),
-    /// `u`.
-    Uint32(u32),
-    /// `t`.
-    Uint64(u64),
-    /// `s`, `o` or `g`.
-    Text(String),
-    /// `h`: the place of a file among those of its message.
-    Handle(u32),
-    /// Another number.
-    Other,
-}
-
-impl Value {
-    fn signature(&self) -> &'static str {
-        match self {
-            Self::Bool(_) => "b",
-            Self::Int32(_) => "i",
-            Self::Uint32(_) => "u",
-            Self::Uint64(_) => "t",
-            Self::Text(_) => "s",
-            Self::Handle(_) => "h",
-            Self::Other => "",
-        }
-    }
-}
 
 /// A method call.
 #[derive(Debug, Clone, Copy)]
@@ -131,62 +101,6 @@ impl Call<'_> {
         message.align(8);
         message.0.extend(body.0);
         message.0
-    }
-}
-
-/// Bytes in little endian. The fields begin at a multiple of eight, and so does the body.
-#[derive(Debug, Default)]
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn align(&mut self, to: usize) {
-        self.0.resize(self.0.len().next_multiple_of(to), 0);
-    }
-
-    fn number(&mut self, number: u32) {
-        self.align(4);
-        self.0.extend(number.to_le_bytes());
-    }
-
-    fn length(&mut self, length: usize) {
-        self.number(u32::try_from(length).unwrap_or(u32::MAX));
-    }
-
-    fn text(&mut self, text: &str) {
-        self.length(text.len());
-        self.0.extend(text.as_bytes());
-        self.0.push(0);
-    }
-
-    fn signature(&mut self, signature: &str) {
-        self.0.push(u8::try_from(signature.len()).unwrap_or(u8::MAX));
-        self.0.extend(signature.as_bytes());
-        self.0.push(0);
-    }
-
-    fn value(&mut self, value: &Value) {
-        match value {
-            Value::Bool(value) => self.number(u32::from(*value)),
-            Value::Int32(value) => self.number(value.cast_unsigned()),
-            Value::Uint32(value) | Value::Handle(value) => self.number(*value),
-            Value::Uint64(value) => {
-                self.align(8);
-                self.0.extend(value.to_le_bytes());
-            }
-            Value::Text(text) => self.text(text),
-            Value::Other => {}
-        }
-    }
-
-    fn begin_field(&mut self, number: u8, signature: &str) {
-        self.align(8);
-        self.0.push(number);
-        self.signature(signature);
-    }
-
-    fn text_field(&mut self, number: u8, signature: &str, text: &str) {
-        self.begin_field(number, signature);
-        self.text(text);
     }
 }
 

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Preconditions};
 
 use super::{Next, PodWorker, RETRY_AFTER, RETRY_WRITE_AFTER};
+use crate::containers::files;
 use crate::containers::stopping::{Hook, grace_period};
-use crate::containers::{files, resources};
 use crate::pods::observed::ObservedPod;
 use crate::pods::{full_name, is_static, name, namespace, termination};
 use node_cri::image_view::remove_views;
@@ -135,7 +135,7 @@ impl PodWorker {
             return false;
         }
         let control = &self.context.control;
-        let groups = resources::possible_pod_cgroups(&control.config.cgroup_root, &self.uid);
+        let groups = control.config.groups().possible(&self.uid);
         let cgroups = control.cgroups.clone();
         let work = move || groups.iter().try_for_each(|group| cgroups.remove(group));
         let removed = self.lane.run("removing the pod's group", work).await;

@@ -11,9 +11,7 @@ use super::PodWorker;
 use super::acting::ActOutcome;
 use crate::api::events::EventType;
 use crate::containers::files;
-use crate::containers::resources::{
-    MemoryFacts, container_cgroup, may_swap, pod_cgroup, pod_limits, request,
-};
+use crate::containers::resources::{MemoryFacts, may_swap, pod_limits, request};
 use crate::pods::observed::ObservedPod;
 use crate::pods::plan::Plan;
 use crate::pods::resize::allocation::{Allocatable, ResourceRequest};
@@ -153,7 +151,7 @@ impl PodWorker {
     pub(super) fn limits(&self, pod: &Pod, observed: &ObservedPod) -> BTreeMap<String, CgroupResources> {
         let control = &self.context.control;
         let running = observed.running().map(|found| {
-            let group = container_cgroup(&control.config.cgroup_root, pod, &found.id);
+            let group = control.config.groups().of_container(pod, &found.id);
             (found.id.clone(), control.cgroups.limits(&group))
         });
         running.collect()
@@ -193,7 +191,7 @@ impl PodWorker {
         resizes: &[Resize],
     ) -> Result<(), String> {
         let control = &self.context.control;
-        let group = pod_cgroup(&control.config.cgroup_root, pod);
+        let group = control.config.groups().of_pod(pod);
         self.check_use(pod, record, resizes)?;
         for step in steps(pod, record, resizes, control.memory) {
             match step {
@@ -229,13 +227,13 @@ impl PodWorker {
     /// A limit below what is in use would end processes; upstream refuses it.
     fn check_use(&self, pod: &Arc<Pod>, record: &Record, resizes: &[Resize]) -> Result<(), String> {
         let control = &self.context.control;
-        let root = &control.config.cgroup_root;
+        let groups = control.config.groups();
         let used = |group: &str| control.cgroups.stats(group).memory_usage_bytes.cast_signed();
         let shrinks = |old: i64, new: i64| new > 0 && (old <= 0 || new < old);
         let mut problems = Vec::new();
         let limit = |pod: &Pod| pod_limits(pod, None).memory_limit_bytes.unwrap_or(0);
         let (old, new) = (limit(&record.group.put_into(pod)), limit(pod));
-        let usage = used(&pod_cgroup(root, pod));
+        let usage = used(&groups.of_pod(pod));
         if shrinks(old, new) && usage >= new {
             problems.push(format!(
                 "attempting to set pod memory limit ({new}) below current usage ({usage})"
@@ -243,7 +241,7 @@ impl PodWorker {
         }
         for resize in resizes {
             let (old, new) = (resize.from.memory.1, resize.to.memory.1);
-            let usage = used(&container_cgroup(root, pod, &resize.id));
+            let usage = used(&groups.of_container(pod, &resize.id));
             if shrinks(old, new) && usage >= new {
                 problems.push(format!(
                     "attempting to set container {:?} memory limit ({new}) below current usage ({usage})",

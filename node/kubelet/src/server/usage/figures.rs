@@ -9,7 +9,6 @@ use node_cri::{CriClient, CriError, v1};
 use node_sys::cgroup::CgroupStats;
 
 use super::listing::{ListedContainer, ListedPod, running_pods};
-use crate::containers::resources::{container_cgroup, pod_cgroup};
 use crate::managers::ManagerContext;
 use crate::pods::uid;
 
@@ -52,12 +51,10 @@ pub(crate) struct ContainerFigures {
 
 pub(crate) async fn gather(context: &ManagerContext) -> Result<Figures, String> {
     let mut running = running(context).await.map_err(|error| error.message())?;
-    let (cgroups, root) = (
-        context.workers.control.cgroups.clone(),
-        context.config.cgroup_root.clone(),
-    );
+    let (cgroups, config) = (context.workers.control.cgroups.clone(), context.config.clone());
     let all = context.pods.list();
     let work = move || {
+        let groups = config.groups();
         let pods = all.into_iter().filter_map(|pod| {
             let (started_at, mut containers) = running.remove(uid(&pod))?;
             // Of a pod that is starting or has ended only the sandbox is there: it uses nothing yet, or no more.
@@ -65,10 +62,10 @@ pub(crate) async fn gather(context: &ManagerContext) -> Result<Figures, String> 
                 return None;
             }
             for container in &mut containers {
-                container.used = cgroups.stats(&container_cgroup(&root, &pod, &container.id));
+                container.used = cgroups.stats(&groups.of_container(&pod, &container.id));
             }
             Some(PodFigures {
-                used: cgroups.stats(&pod_cgroup(&root, &pod)),
+                used: cgroups.stats(&groups.of_pod(&pod)),
                 pod,
                 started_at,
                 containers,

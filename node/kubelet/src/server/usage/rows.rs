@@ -16,7 +16,8 @@ use node_sys::proc_figures::{
 };
 
 use super::listing::{ListedPod, running_pods};
-use crate::containers::resources::{container_cgroup, kubepods, pod_cgroup};
+use crate::containers::groups::PodGroups;
+use crate::containers::resources::Qos;
 use crate::managers::ManagerContext;
 use crate::pods::{name, namespace, uid};
 
@@ -103,7 +104,7 @@ pub(super) async fn read(context: &ManagerContext, lane: &BlockingLane) -> Resul
     let listed = listed.map_err(|error| error.message())?;
     let booted_at = Timestamp::from_second(context.facts.machine.booted_at_seconds).ok();
     let groups = groups(
-        &context.config.cgroup_root,
+        context.config.groups(),
         &context.config.pause_image,
         booted_at,
         &context.pods.list(),
@@ -136,28 +137,27 @@ pub(super) async fn read(context: &ManagerContext, lane: &BlockingLane) -> Resul
 
 /// Groups that are to be read: of a pod without a sandbox none.
 fn groups(
-    root: &str,
+    paths: PodGroups<'_>,
     pause_image: &str,
     booted_at: Option<Timestamp>,
     pods: &[Arc<Pod>],
     mut listed: HashMap<String, ListedPod>,
 ) -> Vec<GroupName> {
-    let all = kubepods(root);
-    let tiers = ["", "/burstable", "/besteffort"].map(|tier| format!("{all}{tier}"));
+    let classes = [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort];
     let mut groups = vec![GroupName {
         created_at: booted_at,
         ..GroupName::of(RowKind::Machine, "/".to_owned())
     }];
-    groups.extend(tiers.map(|id| GroupName::of(RowKind::Pods, id)));
+    groups.extend(classes.map(|class| GroupName::of(RowKind::Pods, paths.of_class(class))));
     for pod in pods {
         if let Some(listed) = listed.remove(uid(pod)) {
-            groups.extend(groups_of(root, pause_image, pod, listed));
+            groups.extend(groups_of(paths, pause_image, pod, listed));
         }
     }
     groups
 }
 
-fn groups_of(root: &str, pause_image: &str, pod: &Pod, listed: ListedPod) -> Vec<GroupName> {
+fn groups_of(paths: PodGroups<'_>, pause_image: &str, pod: &Pod, listed: ListedPod) -> Vec<GroupName> {
     let of_pod = |kind, id| GroupName {
         namespace: namespace(pod).to_owned(),
         pod: name(pod).to_owned(),
@@ -168,16 +168,16 @@ fn groups_of(root: &str, pause_image: &str, pod: &Pod, listed: ListedPod) -> Vec
         image: pause_image.to_owned(),
         created_at: Some(listed.created_at),
         name: listed.sandbox_id.clone(),
-        ..of_pod(RowKind::Sandbox, container_cgroup(root, pod, &listed.sandbox_id))
+        ..of_pod(RowKind::Sandbox, paths.of_container(pod, &listed.sandbox_id))
     };
     let containers = listed.containers.into_iter().map(|own| GroupName {
         image: own.image,
         container: own.name,
         created_at: Some(own.created_at),
         name: own.id.clone(),
-        ..of_pod(RowKind::Container, container_cgroup(root, pod, &own.id))
+        ..of_pod(RowKind::Container, paths.of_container(pod, &own.id))
     });
-    let mut groups = vec![of_pod(RowKind::Pod, pod_cgroup(root, pod)), sandbox];
+    let mut groups = vec![of_pod(RowKind::Pod, paths.of_pod(pod)), sandbox];
     groups.extend(containers);
     groups
 }
@@ -268,6 +268,7 @@ impl Devices {
 mod tests {
     use super::*;
     use crate::server::usage::listing::ListedContainer;
+    use node_sys::cgroup::CgroupDriver;
 
     #[test]
     fn groups_are_the_machine_the_pods_and_what_runs_in_them() {
@@ -290,7 +291,11 @@ mod tests {
             ..ListedPod::default()
         };
         let listed = HashMap::from([("u".to_owned(), listed)]);
-        let found = groups("/", "pause:1", None, &[pod("u"), pod("waits")], listed);
+        let paths = PodGroups {
+            root: "/",
+            driver: CgroupDriver::Cgroupfs,
+        };
+        let found = groups(paths, "pause:1", None, &[pod("u"), pod("waits")], listed);
         let found: Vec<_> = found
             .iter()
             .map(|own| {
