@@ -33,11 +33,13 @@ pub(crate) fn log_folders_of(config: &KubeletConfig, uid: &str) -> Vec<PathBuf> 
     named.map(|name| config.logs_folder().join(name)).collect()
 }
 
-/// The uids of pods that have left something on the disk. Blocks.
+/// The uids of pods that have left something on the disk. Pods may write the folder of logs: a name in it leads to no other folder than
+/// one of pods. Blocks.
 pub(crate) fn uids_on_disk(config: &KubeletConfig) -> Vec<String> {
     let in_logs = names(&config.logs_folder());
     let in_logs = in_logs.filter_map(|name| Some(name.rsplit_once('_')?.1.to_owned()));
-    names(&config.pods_folder()).chain(in_logs).collect()
+    let all = names(&config.pods_folder()).chain(in_logs);
+    all.filter(|uid| node_sys::fs::is_name(uid)).collect()
 }
 
 fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
@@ -141,7 +143,7 @@ fn read_head(path: &Path) -> std::io::Result<String> {
 }
 
 fn read_tail(path: &Path) -> std::io::Result<String> {
-    let mut file = std::fs::File::open(path)?;
+    let mut file = node_sys::fs::open_regular(path)?;
     let length = file.metadata()?.len();
     // A line of the log carries some forty bytes beside its text.
     let wanted = MESSAGE_LOG_BYTES_MAX * 4;
@@ -170,6 +172,20 @@ fn read_tail(path: &Path) -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Pods that collect logs may write the folder of logs.
+    #[test]
+    fn uids_on_disk_are_names_of_folders_whatever_lies_among_the_logs() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = KubeletConfig::for_data_dir(folder.path().to_owned());
+        for name in ["a_b_", "a_b_.", "a_b_..", "..", "a_b_u"] {
+            std::fs::create_dir_all(config.logs_folder().join(name)).unwrap();
+        }
+        std::fs::create_dir_all(pod_folder(&config, "v")).unwrap();
+        let mut uids = uids_on_disk(&config);
+        uids.sort();
+        assert_eq!(uids, ["u", "v"]);
+    }
 
     #[test]
     fn hosts_file_that_a_container_has_grown_is_not_read() {

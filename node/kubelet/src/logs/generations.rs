@@ -1,8 +1,10 @@
 //! Rotated files of a log: `<log>.<time>`, compressed to `<log>.<time>.gz` when the next one is rotated away, so that
 //! a reader of the newest of them can finish. Names and order are upstream's. Everything here blocks.
+//!
+//! Pods may write the folder: links and pipes among them are removed, and neither followed nor waited for.
 
 use std::fs::File;
-use std::io::{Error, ErrorKind, Result};
+use std::io::{ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
@@ -17,7 +19,7 @@ const UNFINISHED: &str = ".tmp";
 pub(super) fn make_room(log: &Path, files_max: usize) -> Result<()> {
     let (kept, unused): (Vec<_>, Vec<_>) = {
         let all = rotated(log)?;
-        let is_used = |path: &PathBuf| is_used(path, &all);
+        let is_used = |path: &PathBuf| is_file(path) && is_used(path, &all);
         all.clone().into_iter().partition(is_used)
     };
     unused.iter().try_for_each(remove)?;
@@ -35,7 +37,8 @@ pub(super) fn rotated(log: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_folder && entry.file_name().to_string_lossy().starts_with(&prefix) {
             found.push(entry.path());
         }
     }
@@ -59,6 +62,10 @@ fn is_used(path: &Path, all: &[PathBuf]) -> bool {
     !has_suffix(path, UNFINISHED) && (has_suffix(path, COMPRESSED) || !done())
 }
 
+fn is_file(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+}
+
 fn remove(path: &PathBuf) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -79,13 +86,10 @@ fn compress(path: &Path) -> Result<()> {
 }
 
 fn write_compressed(path: &Path, into: &Path) -> Result<()> {
-    let mut from = File::open(path)?;
-    let found = from.metadata()?;
-    if !found.is_file() {
-        return Err(Error::other("a rotated log is no file"));
-    }
-    let into = File::create(into)?;
-    into.set_permissions(found.permissions())?;
+    let mut from = node_sys::fs::open_regular(path)?;
+    remove(&into.to_owned())?;
+    let into = File::create_new(into)?;
+    into.set_permissions(from.metadata()?.permissions())?;
     let mut encoder = GzEncoder::new(into, Compression::default());
     std::io::copy(&mut from, &mut encoder)?;
     encoder.finish().map(drop)
@@ -156,5 +160,22 @@ mod tests {
             0o640
         );
         assert_eq!(rotated(&log).unwrap(), [compressed]);
+    }
+
+    /// Pods that collect logs may write their folder.
+    #[test]
+    fn compressed_log_holds_nothing_that_a_link_leads_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, secret) = (folder.path().join("0.log"), folder.path().join("secret"));
+        std::fs::write(&secret, "secret").unwrap();
+        let link = folder.path().join("0.log.20261122-120000");
+        std::os::unix::fs::symlink(&secret, &link).unwrap();
+        std::fs::create_dir(folder.path().join("0.log.d")).unwrap();
+        make_room(&log, 5).unwrap();
+        assert_eq!(rotated(&log).unwrap(), [] as [PathBuf; 0]);
+        std::os::unix::fs::symlink(&secret, with_suffix(&link, UNFINISHED)).unwrap();
+        std::fs::write(&link, "a line").unwrap();
+        compress(&link).unwrap();
+        assert_eq!(std::fs::read_to_string(&secret).unwrap(), "secret");
     }
 }

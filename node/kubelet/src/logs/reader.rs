@@ -106,7 +106,7 @@ impl Reading {
     fn open(path: PathBuf, options: LogOptions) -> Result<Self, String> {
         let path = std::fs::canonicalize(&path)
             .map_err(|error| format!("failed to try resolving symlinks in path {path:?}: {error}"))?;
-        let mut file = std::fs::File::open(&path)
+        let mut file = node_sys::fs::open_regular(&path)
             .map_err(|error| format!("failed to open log file {path:?}: {error}"))?;
         if let Some(lines) = options.tail {
             let start = tail_start(&mut file, lines);
@@ -154,7 +154,7 @@ fn read_chunk(file: &mut std::fs::File, pending: &mut Vec<u8>) -> std::io::Resul
 /// The file that has taken the place of the one we read, if another has.
 fn rotated(file: &std::fs::File, path: &Path) -> Option<std::fs::File> {
     let ours = file.metadata().ok()?.ino();
-    let next = std::fs::File::open(path).ok()?;
+    let next = node_sys::fs::open_regular(path).ok()?;
     (next.metadata().ok()?.ino() != ours).then_some(next)
 }
 
@@ -268,5 +268,33 @@ mod tests {
             words.starts_with(r#"failed to try resolving symlinks in path "/nowhere/0.log": "#),
             "{words}"
         );
+    }
+
+    /// Pods that collect logs may write their folder.
+    #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "a test's own tool")]
+    async fn log_that_is_a_pipe_is_not_waited_for() {
+        const WITHOUT_WAITING: i32 = 0o4000;
+        let (runtime, folder) = (Runtime::real(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("0.log");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let (sender, _pieces) = mpsc::channel(4);
+        let reading = stream(&runtime, path.clone(), LogOptions::default(), None, sender);
+        // Opening it to be written succeeds as soon as somebody waits for that.
+        let a_reader_waits = async {
+            let mut how = std::fs::OpenOptions::new();
+            std::os::unix::fs::OpenOptionsExt::custom_flags(&mut how, WITHOUT_WAITING);
+            while how.write(true).open(&path).is_err() {
+                runtime.sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = reading => outcome,
+            () = a_reader_waits => Ok(()),
+        };
+        let why = outcome.unwrap_err();
+        assert!(why.ends_with("not a regular file"), "{why}");
     }
 }

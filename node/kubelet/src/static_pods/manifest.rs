@@ -11,6 +11,9 @@ use sha2::{Digest, Sha256};
 use super::defaults;
 use crate::pods::{CONFIG_HASH, CONFIG_SOURCE, HTTP_SOURCE, all_containers, spec};
 
+/// A longer uid is none; those of the API server have 36.
+const UID_BYTES_MAX: usize = 128;
+
 /// Place that a static pod comes from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Origin<'a> {
@@ -116,9 +119,16 @@ fn check(pod: &Pod) -> Result<(), String> {
     if let Some(why) = dns1123_label(namespace).into_iter().next() {
         return refuse(format!("metadata.namespace: Invalid value: {namespace:?}: {why}"));
     }
+    // It is the name of the pod's folder, which is removed with the pod.
+    let uid = crate::pods::uid(pod);
+    if uid.len() > UID_BYTES_MAX || !node_sys::fs::is_name(uid) {
+        let why = format!("must be the name of a folder, no more than {UID_BYTES_MAX} bytes");
+        return refuse(format!("metadata.uid: Invalid value: {uid:?}: {why}"));
+    }
     if spec(pod).containers.is_empty() {
         return refuse("spec.containers: Required value".to_owned());
     }
+    check_volumes(pod).or_else(refuse)?;
     let mut names = std::collections::BTreeSet::new();
     for (_, container) in all_containers(pod) {
         let own = &container.name;
@@ -136,6 +146,20 @@ fn check(pod: &Pod) -> Result<(), String> {
         Some(what) => Err(format!("static pods may not reference {what}")),
         None => Ok(()),
     }
+}
+
+/// Volumes have names, each its own: those of their folders.
+fn check_volumes(pod: &Pod) -> Result<(), String> {
+    let mut names = std::collections::BTreeSet::new();
+    for own in spec(pod).volumes.iter().flatten().map(|volume| &volume.name) {
+        if let Some(why) = dns1123_label(own).into_iter().next() {
+            return Err(format!("spec.volumes: name: Invalid value: {own:?}: {why}"));
+        }
+        if !names.insert(own) {
+            return Err(format!("spec.volumes: name: Duplicate value: {own:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// The first kind of API object that the pod names.

@@ -140,6 +140,18 @@ fn static_pod_that_could_not_run_is_refused_in_upstreams_words() {
     ] {
         assert_eq!(refused(value), words);
     }
+    for uid in ["..", "../../victim", "/victim", "a/", "a/b", &"x".repeat(254)] {
+        let mut pod = manifest(json!({}));
+        pod["metadata"]["uid"] = uid.into();
+        assert!(
+            refused(pod).contains("metadata.uid: Invalid value"),
+            "{uid} is no name of a folder"
+        );
+    }
+    let volumes = json!({"volumes": [{"name": "../../victim", "emptyDir": {}}]});
+    assert!(refused(manifest(volumes)).contains("spec.volumes: name: Invalid value"));
+    let twice = json!({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "v", "hostPath": {"path": "/"}}]});
+    assert!(refused(manifest(twice)).contains("spec.volumes: name: Duplicate value"));
     made(volume(json!({"hostPath": {"path": "/etc"}}))).unwrap();
     made(volume(json!({"emptyDir": {}}))).unwrap();
 }

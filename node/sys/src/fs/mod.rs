@@ -15,11 +15,14 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
+
+/// Linux's bound of a name.
+const NAME_BYTES_MAX: usize = 255;
 
 /// Bytes and inodes of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,6 +55,13 @@ pub fn usage(path: &Path) -> std::io::Result<FsUsage> {
     })
 }
 
+/// Reports whether something in a folder can have this name, which leads to no other folder.
+pub fn is_name(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    let is_name = matches!(parts.next(), Some(Component::Normal(first)) if first == name);
+    is_name && name.len() <= NAME_BYTES_MAX
+}
+
 /// Reads at most this many bytes of a file.
 pub fn read_head(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -77,6 +87,15 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Opens a regular file in a folder that others write, too, to be read.
+///
+/// # Errors
+/// There is none, or a link or something that is no file stands in its place: neither is followed or waited for.
+pub fn open_regular(path: &Path) -> std::io::Result<File> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    open_to_read(&open(path, flags, Mode::empty())?)
+}
+
 /// The same where links are followed, which folders of configurations have.
 ///
 /// # Errors
@@ -86,11 +105,6 @@ pub fn read_regular_by_links(path: &Path, bytes_max: u64) -> std::io::Result<Vec
     let found = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
     open_to_read(&found)?.take(bytes_max).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-fn open_regular(path: &Path) -> std::io::Result<File> {
-    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    open_to_read(&open(path, flags, Mode::empty())?)
 }
 
 /// Sets a path's mode exactly, whatever the umask.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -19,6 +20,9 @@ const RELIST_AFTER: Duration = Duration::from_secs(60);
 const EXITED_MAX: usize = 4096;
 /// Pause between two tries to reach containerd.
 const RECONNECT_AFTER: Duration = Duration::from_millis(500);
+/// Deleted pods that have workers at once for what they left on the disk alone: pods that may write the folder of logs make any number
+/// of folders there.
+const REMAINS_MAX: usize = 256;
 /// A subscription has arrived by then; containerd does not say so before its first event.
 const SUBSCRIBED_AFTER: Duration = Duration::from_secs(2);
 
@@ -148,6 +152,15 @@ impl Pods {
         Ok(states)
     }
 
+    /// Number of pods that the API server has no more, and that have a worker until nothing is left of them.
+    fn gone_pods(&self) -> usize {
+        let inboxes = self.inboxes.lock();
+        let gone = inboxes
+            .values()
+            .filter(|inbox| inbox.gone.load(Ordering::Acquire));
+        gone.count()
+    }
+
     /// Removes sandboxes and folders of pods that the API server does not have.
     async fn remove_orphaned_pods(self: &Arc<Self>, in_runtime: BTreeSet<String>) {
         let config = self.context.control.config.clone();
@@ -158,16 +171,50 @@ impl Pods {
         let on_disk = on_disk.await.unwrap_or_default();
         let unknown = in_runtime.iter().filter(|uid| !self.is_known(uid));
         unknown.for_each(|_| PodMetrics::of(&self.context.runtime).orphan_found());
-        let all: BTreeSet<String> = in_runtime.into_iter().chain(on_disk).collect();
-        for uid in all {
-            if self.is_known(&uid) {
-                continue;
-            }
+        let room = REMAINS_MAX.saturating_sub(self.gone_pods());
+        for uid in remains(in_runtime, on_disk, |uid| self.is_known(uid), room) {
             tracing::info!(%uid, "removing the remains of a deleted pod");
             let mut pod = Pod::default();
             pod.metadata.uid = Some(uid.clone());
             self.set(pod);
             self.gone(&uid);
         }
+    }
+}
+
+/// Uids of pods that are not known: all in the runtime, and so many that are on the disk alone.
+fn remains(
+    in_runtime: BTreeSet<String>,
+    on_disk: Vec<String>,
+    is_known: impl Fn(&str) -> bool,
+    room: usize,
+) -> BTreeSet<String> {
+    let mut remains = in_runtime;
+    remains.retain(|uid| !is_known(uid));
+    let most = remains.len() + room;
+    for uid in on_disk {
+        if remains.len() >= most {
+            break;
+        }
+        if !is_known(&uid) {
+            remains.insert(uid);
+        }
+    }
+    remains
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remains_on_the_disk_are_removed_so_many_at_once() {
+        let uids = |uids: &[&str]| -> Vec<String> { uids.iter().map(|uid| (*uid).to_owned()).collect() };
+        let in_runtime = BTreeSet::from_iter(uids(&["known", "r", "s"]));
+        let on_disk = uids(&["z", "known", "r", "a", "b"]);
+        let with = |room: usize| remains(in_runtime.clone(), on_disk.clone(), |uid| uid == "known", room);
+        assert_eq!(Vec::from_iter(with(0)), ["r", "s"]);
+        assert_eq!(Vec::from_iter(with(2)), ["a", "r", "s", "z"]);
+        assert_eq!(with(9).len(), 5);
     }
 }
