@@ -23,6 +23,10 @@ use std::time::Duration;
 /// Our table of the kernel's rules.
 const TABLE: &str = "knarr-dns";
 const GUARDED: &[Table] = &[Table::ip(TABLE)];
+/// Questions over UDP of one address in a second; what comes beyond them is lost, as where a network is busy.
+const QUESTIONS_PER_SECOND: u32 = 3_000;
+/// Addresses whose questions are counted at once, pods and others; those beyond it are not bounded.
+const ASKERS_MAX: u32 = 4_096;
 /// Pause between attempts to listen.
 const RETRY: Duration = Duration::from_millis(500);
 /// The address goes with links and by other hands; it is looked at this often.
@@ -204,7 +208,7 @@ async fn maintain_rules(exec: Arc<dyn Exec>, address: Ipv4Addr, runtime: Runtime
     loop {
         keep_address(&*exec, address).await;
         if !written {
-            let spec = CommandSpec::new("nft").args(["-f", "-"]).stdin(silence(address));
+            let spec = CommandSpec::new("nft").args(["-f", "-"]).stdin(rules(address));
             let outcome = exec.run(spec).await.and_then(|output| output.success("nft"));
             if let Err(error) = &outcome {
                 tracing::warn!(%error, "the rules of the cluster's DNS address were not written");
@@ -219,7 +223,10 @@ async fn maintain_rules(exec: Arc<dyn Exec>, address: Ipv4Addr, runtime: Runtime
 
 /// Rules that outlive us: where nothing listens on the address, nothing refuses either. A resolver takes a refusal for
 /// an answer and gives up; it takes silence for a lost packet and asks again, and by then the next agent is there.
-fn silence(address: Ipv4Addr) -> String {
+///
+/// Of one address no more questions reach the socket than [`QUESTIONS_PER_SECOND`], so that those of others find room in it. Connections
+/// have their shares by themselves.
+fn rules(address: Ipv4Addr) -> String {
     format!(
         "table ip {TABLE}
 delete table ip {TABLE}
@@ -229,7 +236,26 @@ table ip {TABLE} {{
     ip saddr {address} icmp type destination-unreachable icmp code port-unreachable drop
     ip saddr {address} tcp sport 53 tcp flags & rst == rst drop
   }}
+  set askers {{
+    type ipv4_addr; size {ASKERS_MAX}; flags dynamic, timeout; timeout 10s;
+  }}
+  chain questions {{
+    type filter hook input priority filter; policy accept;
+    ip daddr {address} udp dport 53 update @askers {{ ip saddr limit rate over {QUESTIONS_PER_SECOND}/second burst {QUESTIONS_PER_SECOND} packets }} drop
+  }}
 }}
 "
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dns_rules_bound_the_questions_of_each_address() {
+        let rules = rules(Ipv4Addr::new(10, 96, 0, 10));
+        let bound = "ip daddr 10.96.0.10 udp dport 53 update @askers { ip saddr limit rate over 3000/second burst 3000 packets } drop";
+        assert!(rules.lines().any(|line| line.trim() == bound), "{rules}");
+    }
 }

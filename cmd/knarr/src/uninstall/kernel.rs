@@ -228,8 +228,10 @@ fn mounts(agent: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// The address in the rules of the DNS server's table.
 fn silenced_address(rules: &str) -> Option<Ipv4Addr> {
-    let mut words = rules.split_whitespace().skip_while(|word| *word != "saddr");
-    words.nth(1)?.parse().ok()
+    let words = rules.split_whitespace();
+    let behind = words.clone().skip(1);
+    let mut sources = words.zip(behind).filter(|(word, _)| *word == "saddr");
+    sources.find_map(|(_, address)| address.parse().ok())
 }
 
 /// Settings in the agent's note, one `NAME BEFORE AFTER` a line, that are still as the agent has set them.
@@ -259,6 +261,8 @@ mod tests {
         let rules = "table ip knarr-dns {\n chain refusals {\n  ip saddr 10.43.0.10 icmp type destination-unreachable drop\n";
         assert_eq!(silenced_address(rules), Some(Ipv4Addr::new(10, 43, 0, 10)));
         assert_eq!(silenced_address("table ip knarr-dns {\n}\n"), None);
+        let counted = format!(" update @askers {{ ip saddr limit rate over 1/second }} drop\n{rules}");
+        assert_eq!(silenced_address(&counted), Some(Ipv4Addr::new(10, 43, 0, 10)));
     }
 
     #[test]
