@@ -1,7 +1,8 @@
 //! Decrypted keys of data, and those that the plugin still has to decrypt.
 //!
 //! A value whose key is not there notes its source; a task has the plugin decrypt what is noted. A thread that may block waits for
-//! that, others get an error at once. A plugin that has not answered is not waited for again until it had a pause.
+//! that, others get an error at once. A plugin that has not answered is not waited for again until it had a pause. A key that does
+//! not open a value stays, and is decrypted again: the plugin may have answered wrongly, or the value is damaged.
 
 use super::envelope::{Dek, Source, SourceHash};
 use parking_lot::{Condvar, Mutex};
@@ -44,6 +45,8 @@ struct Inner {
 struct Kept {
     dek: Arc<Dek>,
     used: u64,
+    /// Time at which it was last noted again, since it had not opened a value.
+    doubted_at: Option<Duration>,
 }
 
 struct Wanted {
@@ -106,6 +109,18 @@ impl Deks {
         }
     }
 
+    /// Has the plugin decrypt a kept key again, after a pause since the last time.
+    pub(super) fn doubt(&self, hash: SourceHash, source: Source, now: Duration) {
+        let mut inner = self.inner.lock();
+        let Some(kept) = inner.kept.get_mut(&hash) else {
+            return;
+        };
+        if kept.doubted_at.is_none_or(|at| now >= at + RETRY) {
+            kept.doubted_at = Some(now);
+            self.note(&mut inner, hash, source, now);
+        }
+    }
+
     fn note(&self, inner: &mut Inner, hash: SourceHash, source: Source, now: Duration) -> String {
         if let Some(known) = inner.wanted.get_mut(&hash) {
             known.asked_at = now;
@@ -137,26 +152,28 @@ impl Deks {
         self.noted.notified().await;
     }
 
-    /// Takes the plugin's answer; the number of keys that are kept.
-    pub(super) fn answer(&self, hash: SourceHash, answer: Decrypted, now: Duration) -> usize {
+    /// Takes the plugin's answer; the number of keys that are kept, and whether values may open that did not before.
+    pub(super) fn answer(&self, hash: SourceHash, answer: Decrypted, now: Duration) -> (usize, bool) {
         let mut inner = self.inner.lock();
-        match answer {
+        let is_news = match answer {
             Decrypted::Dek(dek) => {
                 inner.silent_at = None;
                 inner.wanted.remove(&hash);
+                let is_news = inner.kept.get(&hash).is_none_or(|kept| !kept.dek.is_same(&dek));
                 inner.keep(hash, Arc::new(dek));
+                is_news
             }
             Decrypted::Failed(why) => inner.fail(&hash, now, why),
             Decrypted::Silent(why) => {
                 inner.silent_at = Some(now);
-                inner.fail(&hash, now, why);
+                inner.fail(&hash, now, why)
             }
-        }
+        };
         let count = inner.kept.len();
         drop(inner);
         self.answered.notify_all();
         self.answers.send_modify(|answers| *answers += 1);
-        count
+        (count, is_news)
     }
 
     /// Waits until the plugin has answered for each of these, however.
@@ -186,8 +203,13 @@ impl Inner {
 
     fn keep(&mut self, hash: SourceHash, dek: Arc<Dek>) -> usize {
         self.uses += 1;
-        let used = self.uses;
-        self.kept.insert(hash, Kept { dek, used });
+        let kept = Kept {
+            dek,
+            used: self.uses,
+            // A pause goes on whatever the answer was.
+            doubted_at: self.kept.get(&hash).and_then(|before| before.doubted_at),
+        };
+        self.kept.insert(hash, kept);
         if self.kept.len() > MAX_KEPT {
             let oldest = self.kept.iter().min_by_key(|(_, own)| own.used);
             let oldest = oldest.map(|(hash, _)| *hash);
@@ -203,10 +225,12 @@ impl Inner {
         Some(why.clone())
     }
 
-    fn fail(&mut self, hash: &SourceHash, now: Duration, why: String) {
+    /// Notes a failure, which is no news for any value.
+    fn fail(&mut self, hash: &SourceHash, now: Duration, why: String) -> bool {
         if let Some(own) = self.wanted.get_mut(hash) {
             own.failure = Some((now, why));
         }
+        false
     }
 }
 

@@ -61,6 +61,11 @@ impl Dek {
         Ok(Self::Seed(plain))
     }
 
+    /// Reports whether it is this very seed; keys are not compared.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Seed(own), Self::Seed(other)) if own == other)
+    }
+
     /// Encrypts a value, bound to its place.
     pub(super) fn seal(&self, plain: &[u8], place: &[u8]) -> Vec<u8> {
         match self {

@@ -195,7 +195,12 @@ impl Plugin {
         }?;
         let now = self.runtime.now().as_millisecond();
         self.observers.measures.used(FROM, &self.name, &key_id, now);
-        Ok((dek.open(&data, place)?, seal))
+        let opened = dek.open(&data, place);
+        if opened.is_err() {
+            let (source, _) = Source::read(stored)?;
+            self.deks.doubt(hash, source, self.runtime.monotonic());
+        }
+        Ok((opened?, seal))
     }
 
     /// Notes the keys of stored forms, without their prefix, and waits for the plugin to decrypt them; in no case longer than its
@@ -285,9 +290,8 @@ impl Plugin {
                 }
             }
         };
-        let is_known = matches!(answer, Decrypted::Dek(_));
-        let kept = self.deks.answer(hash, answer, self.runtime.monotonic());
-        if is_known {
+        let (kept, is_news) = self.deks.answer(hash, answer, self.runtime.monotonic());
+        if is_news {
             self.observers.changes.send_modify(|changes| *changes += 1);
         }
         self.observers.measures.kept(&self.name, kept);
