@@ -214,6 +214,31 @@ fn snapshot_whose_elements_share_their_bytes_is_refused() {
     );
 }
 
+/// Each of the leaves goes on over all that are behind it: read, they would be as many times the file.
+#[test]
+fn snapshot_whose_pages_overlap_is_refused() {
+    const PAGE: usize = 4096;
+    const LEAF: [u8; 2] = [2, 0];
+    let disk = written(400);
+    state(&disk)
+        .write_etcd_snapshot(&*disk, Path::new(FILE), (&Text, None), 0)
+        .unwrap();
+    let whole = disk.read(Path::new(FILE)).unwrap();
+    let mut whole = whole[..whole.len() - 32].to_vec();
+    let count = whole.len() / PAGE;
+    let pages = whole.chunks_mut(PAGE).enumerate();
+    let leaves = pages.filter(|(at, page)| page[8..10] == LEAF && page[..8] == (*at as u64).to_le_bytes());
+    for (at, page) in leaves {
+        let more = u32::try_from(count - at - 1).unwrap();
+        page[12..16].copy_from_slice(&more.to_le_bytes());
+    }
+    let disk = SimDisk::new(1);
+    let file = disk.open(Path::new(FILE), OpenMode::CreateNew).unwrap();
+    file.write_at(0, &whole).unwrap();
+    let refused = read(&disk, true).unwrap_err().to_string();
+    assert!(refused.contains("pages share their bytes"), "{refused}");
+}
+
 /// Pages of a file of bbolt's: their numbers, and where the first child of a branch is named.
 fn branches(file: &[u8]) -> Vec<(u64, usize)> {
     const PAGE: usize = 4096;

@@ -1,5 +1,5 @@
 //! A bbolt file, read page by page. Nothing in it is believed: every position is compared with the file, no page is
-//! visited twice, and a tree is no deeper than any that bbolt makes.
+//! visited twice, all of a bucket's have no more bytes than the file, and a tree is no deeper than any that bbolt makes.
 
 use super::format::{
     BRANCH, BUCKET, Checksum, ELEMENT_BYTES, LEAF, MAGIC, META, META_BYTES, Meta, PAGE_HEADER_BYTES, VERSION,
@@ -19,6 +19,8 @@ pub(super) struct BoltReader<'a> {
     length: u64,
     meta: Meta,
     visited: HashSet<u64>,
+    /// Bytes of the pages that were visited.
+    visited_bytes: u64,
 }
 
 const PAGE_SIZES: RangeInclusive<u32> = 512..=65_536;
@@ -54,6 +56,7 @@ impl<'a> BoltReader<'a> {
                 transaction: 0,
             },
             visited: HashSet::new(),
+            visited_bytes: 0,
         };
         let first = own.meta_at(0)?;
         // The second page begins where the first says; without a first one the usual sizes are tried.
@@ -104,7 +107,7 @@ impl<'a> BoltReader<'a> {
     /// Calls `each` for every key of a bucket, in their order; nothing where there is no such bucket.
     pub(super) fn bucket(&mut self, name: &str, each: EachKey<'_>) -> Result<(), StorageError> {
         let mut found = None;
-        self.visited.clear();
+        self.begin();
         self.walk(self.meta.root, 0, &mut |flags, key, value| {
             if flags & BUCKET != 0 && key == name.as_bytes() {
                 found = Some(value.to_vec());
@@ -114,13 +117,18 @@ impl<'a> BoltReader<'a> {
         let Some(value) = found else { return Ok(()) };
         let root = value.first_chunk::<8>().map(|root| u64::from_le_bytes(*root));
         let root = root.ok_or_else(|| self.corrupt(0, "a bucket is too short"))?;
-        self.visited.clear();
+        self.begin();
         let mut plain = |_: u32, key: &[u8], value: &[u8]| each(key, value);
         if root != 0 {
             return self.walk(root, 0, &mut plain);
         }
         let page = value.get(BUCKET_HEADER_BYTES..).unwrap_or_default();
         self.elements(page, 0, 0, &mut plain)
+    }
+
+    fn begin(&mut self) {
+        self.visited.clear();
+        self.visited_bytes = 0;
     }
 
     fn walk(&mut self, id: u64, depth: usize, each: Each<'_>) -> Result<(), StorageError> {
@@ -138,6 +146,11 @@ impl<'a> BoltReader<'a> {
         let own = head.first_chunk::<8>().map(|own| u64::from_le_bytes(*own));
         if own != Some(id) || bytes > MAX_PAGE_BYTES || bytes > self.length - offset {
             return Err(self.corrupt(offset, "the header of a page is damaged"));
+        }
+        // Pages that share bytes would make a file of a megabyte many gigabytes.
+        self.visited_bytes = self.visited_bytes.saturating_add(bytes);
+        if self.visited_bytes > self.length {
+            return Err(self.corrupt(offset, "pages share their bytes"));
         }
         let page = self.read(offset, usize::try_from(bytes).unwrap_or(0))?;
         self.elements(&page, offset, depth, each)
