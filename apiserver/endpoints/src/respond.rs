@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use jiff::Timestamp;
+use machinery_meta::SharedObject;
 use machinery_schema::protobuf::{close_envelope, encode_message, write_bytes};
 use machinery_schema::{Strictness, Tree, decode_json, encode_json, encode_protobuf};
 use std::sync::Arc;
@@ -154,6 +155,18 @@ pub(crate) fn written(
         Written::Stored { entry, .. } => entry_answer(store, showing, status, entry),
         Written::Shown { object, .. } => tree_answer(&store.row.columns, showing, status, object),
     }
+}
+
+/// The stored object, where its slices are the answer.
+pub(crate) fn shared(row: &ResourceRow, form: ResponseFormat, written: &Written) -> Option<SharedObject> {
+    let Written::Stored { entry, .. } = written else {
+        return None;
+    };
+    is_sent_as_stored(row, form, entry).then(|| SharedObject {
+        header: Arc::clone(&entry.record.header),
+        revision: entry.revision,
+        json: ObjectFrame::whole(row).slices(&entry.record, entry.revision),
+    })
 }
 
 /// Bytes of a written object that are copied into its answer: none where its slices are the answer.

@@ -67,12 +67,9 @@ impl PodControl {
         pod: &NewPod<'_>,
     ) -> Result<(), ClientError> {
         expectations.creating(&owner.key, key.clone());
-        match self.client.create(&self.pods, &key.namespace, pod).await {
-            Ok(body) => {
-                let revision = parse_header(&body)
-                    .map(|(_, revision)| revision)
-                    .unwrap_or_default();
-                expectations.created(&owner.key, &key, revision);
+        match self.client.writes().create(&self.pods, &key.namespace, pod).await {
+            Ok(written) => {
+                expectations.created(&owner.key, &key, written.revision().unwrap_or_default());
                 self.recorder
                     .normal(owner, "SuccessfulCreate", self.wording.created(owner, &key.name));
                 Ok(())

@@ -132,6 +132,7 @@ impl Actions {
         });
         let made = self
             .client
+            .writes()
             .create_subresource(&self.pods, &pod.key, "binding", &binding);
         made.await.map(drop)
     }

@@ -35,7 +35,7 @@ mod store;
 mod typed_changes;
 pub mod view_cost;
 
-pub use client::{Client, DeleteOptions, Patch, Precondition, Propagation};
+pub use client::{Client, DeleteOptions, Patch, Precondition, Propagation, Writes, Written};
 pub use discovery::DiscoveredResource;
 pub use edit::Edit;
 pub use error::ClientError;

@@ -4,7 +4,7 @@
 //! next status, written on what the cache still shows, meets a conflict and is done all over. So a look that comes
 //! before the cache shows the last write is left out: the event that brings the write brings the look.
 
-use machinery_client::{Object, object::parse_header};
+use machinery_client::{Object, Written};
 use machinery_meta::{ObjectKey, Revision};
 use machinery_runtime::metrics::Counter;
 use parking_lot::Mutex;
@@ -28,8 +28,8 @@ impl WriteTracker {
     }
 
     /// The server answered a write of this object so.
-    pub fn record_write(&self, key: &ObjectKey, answer: &[u8]) {
-        if let Ok((_, revision)) = parse_header(answer) {
+    pub fn record_write(&self, key: &ObjectKey, written: &Written) {
+        if let Some(revision) = written.revision() {
             self.unseen.lock().insert(key.clone(), revision);
         }
     }
@@ -67,10 +67,10 @@ mod tests {
         let object = |revision| object_of::<()>(&text(revision)).unwrap();
         let (own, key) = (WriteTracker::default(), ObjectKey::new("n", "a"));
         assert!(!own.cache_is_stale(&object(3)));
-        own.record_write(&key, text(5).as_bytes());
+        own.record_write(&key, &Written::of_answer(text(5)));
         assert!(own.cache_is_stale(&object(4)));
         assert!(!own.cache_is_stale(&object(6)));
-        own.record_write(&key, text(8).as_bytes());
+        own.record_write(&key, &Written::of_answer(text(8)));
         own.forget(&key);
         assert!(!own.cache_is_stale(&object(7)));
     }

@@ -16,6 +16,7 @@ use apiserver_registry::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Response, StatusCode};
+use machinery_meta::{SharedEvent, SharedEvents};
 use machinery_schema::{Ref, Tree, apply_defaults};
 use std::sync::Arc;
 
@@ -40,6 +41,7 @@ async fn written_answer(
     code: StatusCode,
     (written, is_dry_run): (&Written, bool),
 ) -> Result<Response<Body>, RegistryError> {
+    share(call, showing, written);
     let bytes = respond::copied_bytes(call.row(), showing.form, written);
     let answer = || respond::written(&call.store, showing, code, written);
     if bytes >= LARGE_BODY_BYTES {
@@ -54,6 +56,16 @@ async fn written_answer(
         false => memory.admit_in_turn(&call.ctx, referred).await?,
     };
     Ok(room.with(answer()?))
+}
+
+/// Shares what was written with a client in this process. The answer has it too: audit reads it there.
+fn share(call: &Call, showing: respond::ResponseOptions, written: &Written) {
+    let Some(client) = call.request.extensions().get::<SharedEvents>() else {
+        return;
+    };
+    if let Some(object) = respond::shared(call.row(), showing.form, written) {
+        client.push(SharedEvent::Set(object));
+    }
 }
 
 /// Warns of a kind that is stored and not enforced yet.

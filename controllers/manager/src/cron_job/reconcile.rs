@@ -272,6 +272,7 @@ impl CronJobReconciler {
         edit.set("status", &look.status)?;
         match self
             .client
+            .writes()
             .update(&resource, cron_job.key(), "status", edit.body())
             .await
         {

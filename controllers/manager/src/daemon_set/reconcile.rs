@@ -390,7 +390,10 @@ impl DaemonSetReconciler {
         let resource = ApiResource::of::<DaemonSet>();
         let mut edit = Edit::of(&resource, &set.json())?;
         edit.set("status", status)?;
-        let updated = self.client.update(&resource, set.key(), "status", edit.body());
+        let updated = self
+            .client
+            .writes()
+            .update(&resource, set.key(), "status", edit.body());
         match updated.await {
             Ok(written) => {
                 self.own_writes.record_write(set.key(), &written);

@@ -225,6 +225,7 @@ impl DeploymentReconciler {
         // With the status, as upstream's: another annotation of the object itself would be another generation.
         let updated = self
             .client
+            .writes()
             .update(&resource, deployment.key(), "status", edit.body())
             .await;
         let written = updated.map_err(ReconcileError::doing("writing the revision"))?;
@@ -387,6 +388,7 @@ impl DeploymentReconciler {
             edit.set("status", &status)?;
             match self
                 .client
+                .writes()
                 .update(&resource, deployment.key(), "status", edit.body())
                 .await
             {

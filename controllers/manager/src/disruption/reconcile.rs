@@ -138,6 +138,7 @@ impl DisruptionReconciler {
         edit.set("status", status)?;
         match self
             .client
+            .writes()
             .update(&resource, budget.key(), "status", edit.body())
             .await
         {

@@ -201,6 +201,7 @@ impl EndpointsReconciler {
         }
         let written = self
             .client
+            .writes()
             .update(&resource, service.key(), "", edit.body())
             .await?;
         self.own_writes.record_write(service.key(), &written);

@@ -270,7 +270,12 @@ impl AutoscalerReconciler {
             Ok(edit)
         });
         let written = match edited {
-            Ok(edit) => self.client.update(&resource, key, "status", edit.body()).await,
+            Ok(edit) => {
+                self.client
+                    .writes()
+                    .update(&resource, key, "status", edit.body())
+                    .await
+            }
             Err(error) => Err(error),
         };
         match written {

@@ -265,6 +265,7 @@ impl JobReconciler {
         edit.set("status", &plan.status)?;
         match self
             .client
+            .writes()
             .update(&resource, job.key(), "status", edit.body())
             .await
         {

@@ -238,11 +238,8 @@ impl<P: SetView> ReplicaSetReconciler<P> {
         let resource = P::resource();
         let mut edit = Edit::of(&resource, &set.json())?;
         edit.set("status", &status)?;
-        match self
-            .client
-            .update(&resource, set.key(), "status", edit.body())
-            .await
-        {
+        let writes = self.client.writes();
+        match writes.update(&resource, set.key(), "status", edit.body()).await {
             Ok(written) => {
                 self.own_writes.record_write(set.key(), &written);
                 Ok(())

@@ -319,6 +319,7 @@ impl StatefulSetReconciler {
         edit.set("status", status)?;
         match self
             .client
+            .writes()
             .update(&resource, set.key(), "status", edit.body())
             .await
         {

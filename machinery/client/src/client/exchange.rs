@@ -2,6 +2,7 @@
 
 use super::Client;
 use super::paths::with_query;
+use super::written::Written;
 use crate::answer::{self, transport};
 use crate::error::ClientError;
 use bytes::Bytes;
@@ -34,6 +35,25 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
+    /// A request for a path; `body` is JSON of this content type.
+    pub(super) fn of_body(
+        method: Method,
+        path: Result<String, ClientError>,
+        content_type: &'static str,
+        body: &impl Serialize,
+    ) -> Result<Self, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|source| ClientError::Decode {
+            what: "the request's body".to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            method,
+            path: path?,
+            accept: "application/json",
+            body: Some((content_type, body.into())),
+        })
+    }
+
     fn build(&self, client: &Client) -> Result<Request<Body>, ClientError> {
         let request = client
             .request(self.method.clone(), &self.path)
@@ -125,22 +145,16 @@ impl Client {
         content_type: &'static str,
         body: &impl Serialize,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
-        match serde_json::to_vec(body) {
-            Ok(body) => self.call(method, path, Some((content_type, body))),
-            Err(source) => Box::pin(async {
-                Err(ClientError::Decode {
-                    what: "the request's body".to_owned(),
-                    source,
-                })
-            }),
+        match Outgoing::of_body(method, path, content_type, body) {
+            Ok(request) => self.answer(request),
+            Err(error) => Box::pin(async move { Err(error) }),
         }
     }
 
-    pub(super) fn call(
+    pub(super) fn call_without_body(
         &self,
         method: Method,
         path: Result<String, ClientError>,
-        body: Option<(&'static str, Vec<u8>)>,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
         let path = match path {
             Ok(path) => path,
@@ -150,7 +164,7 @@ impl Client {
             method,
             path,
             accept: "application/json",
-            body: body.map(|(content_type, body)| (content_type, body.into())),
+            body: None,
         })
     }
 
@@ -161,32 +175,38 @@ impl Client {
             .header(header::USER_AGENT, &*self.user_agent)
     }
 
-    /// Sends a request. One that the server has no place for (429) is sent again when the server wants it, as client-go sends it:
-    /// it was not carried out. All waits together are no longer than [`REQUEST_TIMEOUT`].
+    /// Sends a request, as [`Client::again_in_time`] does.
     pub(super) fn answer(&self, request: Outgoing) -> BoxFuture<'static, Result<Bytes, ClientError>> {
         let client = self.clone();
-        Box::pin(async move {
-            let mut waited = Duration::ZERO;
-            let mut answer = client.exchange(&request).await;
-            for _ in 0..MAX_RETRIES {
-                let refusal = answer
-                    .as_ref()
-                    .err()
-                    .filter(|error| error.code() == TOO_MANY_REQUESTS);
-                let seconds = refusal.and_then(ClientError::retry_after_seconds);
-                let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-                let Some(wait) = seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs) else {
-                    break;
-                };
-                waited += wait;
-                if waited > REQUEST_TIMEOUT {
-                    break;
-                }
-                client.runtime.sleep(wait).await;
-                answer = client.exchange(&request).await;
+        Box::pin(async move { client.again_in_time(|| client.exchange(&request)).await })
+    }
+
+    /// Sends a request. One that the server has no place for (429) is sent again when the server wants it, as client-go sends it:
+    /// it was not carried out. All waits together are no longer than [`REQUEST_TIMEOUT`].
+    pub(super) async fn again_in_time<T, F>(&self, send: impl Fn() -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let mut waited = Duration::ZERO;
+        let mut answer = send().await;
+        for _ in 0..MAX_RETRIES {
+            let refusal = answer
+                .as_ref()
+                .err()
+                .filter(|error| error.code() == TOO_MANY_REQUESTS);
+            let seconds = refusal.and_then(ClientError::retry_after_seconds);
+            let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+            let Some(wait) = seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs) else {
+                break;
+            };
+            waited += wait;
+            if waited > REQUEST_TIMEOUT {
+                break;
             }
-            answer
-        })
+            self.runtime.sleep(wait).await;
+            answer = send().await;
+        }
+        answer
     }
 
     async fn exchange(&self, request: &Outgoing) -> Result<Bytes, ClientError> {
@@ -194,6 +214,24 @@ impl Client {
         let exchange = async {
             let response = self.transport.send(request).await.map_err(transport)?;
             answer::read(response, self.max_answer_bytes).await
+        };
+        self.limited(exchange).await?
+    }
+
+    /// Sends a write. A server of this process shares the written object instead of sending it; the body of its answer is not read.
+    pub(super) async fn write(&self, request: &Outgoing) -> Result<Written, ClientError> {
+        let mut request = request.build(self)?;
+        let shared = SharedEvents::default();
+        if self.shares_memory() {
+            request.extensions_mut().insert(shared.clone());
+        }
+        let exchange = async {
+            let response = self.transport.send(request).await.map_err(transport)?;
+            if let (true, Some(event)) = (response.status().is_success(), shared.take().pop_front()) {
+                return Ok(Written::of_event(event));
+            }
+            let body = answer::read(response, self.max_answer_bytes).await?;
+            Ok(Written::of_answer(body))
         };
         self.limited(exchange).await?
     }

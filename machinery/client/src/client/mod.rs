@@ -1,19 +1,23 @@
 //! Requests to the API with one identity, as bytes and headers; typed values are only what callers decode themselves.
 //!
-//! The transport is a `kube::Client` with TLS from a kubeconfig, or calls of a service in this process. A verb of [`requests`] makes a
-//! path ([`paths`]) and a body, and [`exchange`] sends them: every request has a time limit of the runtime's clock, every answer
-//! a size limit.
+//! The transport is a `kube::Client` with TLS from a kubeconfig, or calls of a service in this process. A verb of [`requests`], or of
+//! [`writes`] where the answer need not be read, makes a path ([`paths`]) and a body, and [`exchange`] sends them: every request has a time
+//! limit of the runtime's clock, every answer a size limit.
 
 mod exchange;
 mod options;
 mod paths;
 mod requests;
 mod transport;
+mod writes;
+mod written;
 
 pub use options::{DeleteOptions, Patch, Precondition, Propagation};
 pub(crate) use paths::push_encoded;
 pub use paths::with_query;
 pub use requests::decode;
+pub use writes::Writes;
+pub use written::Written;
 
 use crate::answer;
 use crate::error::ClientError;

@@ -20,7 +20,7 @@ impl Client {
         resource: &ApiResource,
         key: &ObjectKey,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
-        self.call(Method::GET, path_of(resource, key, ""), None)
+        self.call_without_body(Method::GET, path_of(resource, key, ""))
     }
 
     /// Reads and decodes an object.
@@ -148,7 +148,7 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
-        self.call(Method::GET, Ok(with_query(path, query)), None)
+        self.call_without_body(Method::GET, Ok(with_query(path, query)))
     }
 
     /// Reads any path in the form that `accept` names.

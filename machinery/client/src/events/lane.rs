@@ -129,12 +129,13 @@ impl Lane {
         let namespace = event.about.namespace();
         let mut name = self.name(event, at);
         let body = form.body(&self.reporter, event, at, &name);
-        match self.client.create(&form.resource(), namespace, &body).await {
+        let writes = self.client.writes();
+        match writes.create(&form.resource(), namespace, &body).await {
             // Another event of the object at the same nanosecond, as a simulated clock has them.
             Err(error) if error.is_already_exists() => {
                 name = self.client.runtime().uuid().to_string();
                 let body = form.body(&self.reporter, event, at, &name);
-                self.client.create(&form.resource(), namespace, &body).await?;
+                writes.create(&form.resource(), namespace, &body).await?;
             }
             created => drop(created?),
         }
