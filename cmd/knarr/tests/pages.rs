@@ -1,4 +1,4 @@
-//! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md`, `docs/admission-policies.md`, `docs/webhooks.md`, `docs/aggregation.md`, `docs/pod-security.md`, `docs/fairness.md`, `docs/nodes.md`,
+//! The commands of `docs/users.md`, `docs/tenants.md`, `docs/audit.md`, `docs/admission.md`, `docs/admission-policies.md`, `docs/webhooks.md`, `docs/aggregation.md`, `docs/pod-security.md`, `docs/fairness.md`, `docs/nodes.md`,
 //! `docs/configuration.md`, `docs/kubelet-configuration.md`, `docs/controllers.md`, `docs/autoscaling.md` and `docs/scheduling.md`, in their order.
 //!
 //! A block `sh` is one script (`support/page.rs`). One that begins with `knarr server` starts the server again with these flags; one
@@ -79,6 +79,14 @@ fn check(test: &str, page: &str) {
 #[test]
 fn page_users_commands_work() {
     check("page_users_commands_work", include_str!("../../../docs/users.md"));
+}
+
+#[test]
+fn page_tenants_commands_work() {
+    check(
+        "page_tenants_commands_work",
+        include_str!("../../../docs/tenants.md"),
+    );
 }
 
 #[test]
