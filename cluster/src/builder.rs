@@ -14,7 +14,7 @@ use controllers_scheduler::{
 };
 use machinery_client::Client;
 use machinery_meta::UserInfo;
-use machinery_runtime::{Runtime, Scope};
+use machinery_runtime::{Background, Runtime, Scope};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +33,7 @@ enum Store {
 /// Parts of a cluster. Every choice has a default; the plainest cluster is in memory, without an address.
 pub struct ClusterBuilder {
     runtime: Option<Runtime>,
+    background: Option<Background>,
     store: Store,
     keys: Option<Arc<Pki>>,
     server: ServerConfig,
@@ -57,6 +58,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = Some(runtime);
+        self
+    }
+
+    /// Controllers and scheduler run on these threads, and give way to requests; on those of the server by default.
+    #[must_use]
+    pub fn components_on(mut self, background: Background) -> Self {
+        self.background = Some(background);
         self
     }
 
@@ -176,7 +184,10 @@ impl ClusterBuilder {
         let server = Arc::new(server.start(&runtime).await?);
         let transport = Transport {
             server: Arc::downgrade(&server),
-            runtime: runtime.clone(),
+            runtime: self
+                .background
+                .as_ref()
+                .map_or_else(|| runtime.clone(), |own| runtime.on(own)),
             faults: self.faults,
             fence: None,
         };
@@ -204,6 +215,7 @@ impl ClusterBuilder {
             components,
             server,
             scope,
+            _background: self.background,
         })
     }
 }
@@ -255,6 +267,8 @@ pub struct Cluster {
     components: Vec<Components>,
     server: Arc<Server>,
     scope: Scope,
+    /// Threads of the components, which end with the cluster.
+    _background: Option<Background>,
 }
 
 impl fmt::Debug for Cluster {
@@ -270,6 +284,7 @@ impl Cluster {
     pub fn builder() -> ClusterBuilder {
         ClusterBuilder {
             runtime: None,
+            background: None,
             store: Store::Memory,
             keys: None,
             server: ServerConfig::default(),

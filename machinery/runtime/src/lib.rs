@@ -22,6 +22,7 @@
 //! This crate is the only place that may call `tokio::spawn`, `Instant::now` and their kin; clippy says so.
 
 mod answer_room;
+mod background;
 mod components;
 mod connection_slots;
 pub mod disk;
@@ -39,6 +40,7 @@ mod watched;
 mod weight;
 
 pub use answer_room::{AnswerRoom, AnswerRooms, HeldRoom, WatchPlace};
+pub use background::Background;
 pub use components::{Components, Election};
 pub use connection_slots::{ConnectionSlot, ConnectionSlots, client_of};
 pub use disk::{

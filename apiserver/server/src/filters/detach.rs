@@ -30,7 +30,8 @@ impl Filter for Detach {
         let completion = Completion::of(&exchange);
         let of_task = completion.clone();
         let point = exchange.context.point_of_no_return.clone();
-        let task = self.0.spawn("mutation", async move {
+        // A component of the process carries its own out, where it gives way to clients.
+        let task = self.0.here().spawn("mutation", async move {
             let response = next.run(exchange).await;
             if let Some(completion) = &of_task {
                 completion.ended(Outcome::Answered(response.status().as_u16()));

@@ -32,7 +32,7 @@ use anyhow::{Context, bail};
 use apiserver_storage::{LogOptions, LogStorage, Storage, StorageError};
 use cluster::Cluster;
 use identities::Identities;
-use machinery_runtime::Runtime;
+use machinery_runtime::{Background, Runtime};
 use node_sys::process::ProcessIdentity;
 use paths::Paths;
 use std::io::ErrorKind;
@@ -53,9 +53,7 @@ pub(crate) fn run(arguments: ServerArguments) -> anyhow::Result<()> {
         bail!(problem);
     }
     node_sys::process::spare_from_oom(std::process::id());
-    let threads = std::thread::available_parallelism()
-        .map_or(2, usize::from)
-        .min(MAX_WORKER_THREADS);
+    let threads = worker_threads();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .enable_all()
@@ -64,6 +62,11 @@ pub(crate) fn run(arguments: ServerArguments) -> anyhow::Result<()> {
     // Whatever is still blocking (a resolver, say) does not hold up the exit.
     runtime.shutdown_background();
     done
+}
+
+fn worker_threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    processors.min(MAX_WORKER_THREADS)
 }
 
 async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
@@ -90,6 +93,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
         .runtime(runtime.clone())
         .storage(storage)
         .server(|settings| *settings = config)
+        .components_on(Background::start("components", worker_threads())?)
         .leader_election(election)
         .controllers(arguments.controllers.selection())
         .controller_config(|settings| {

@@ -12,6 +12,7 @@ mod turns;
 
 pub use flow::HeavyFlow;
 
+use crate::background::give_way;
 use futures::future::BoxFuture;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -22,8 +23,6 @@ use turns::Turns;
 
 /// Threads end after this long without work; while tasks wait that may not begin, one looks again as often.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
-/// Niceness by which the threads give way to others of the process (`nice`): about a third of what these get.
-const NICENESS: i32 = 5;
 /// Threads beside those for all, for flows with little debt and for administrators.
 const RESERVED_THREADS: usize = 1;
 
@@ -120,8 +119,7 @@ impl HeavyWork {
 
     /// A thread's life.
     fn serve(&self) {
-        // Where that is not allowed, the threads are equals.
-        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
+        give_way();
         let _within = self.0.handle.enter();
         while let Some(task) = self.next() {
             let begun = now();

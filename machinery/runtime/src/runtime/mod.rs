@@ -101,6 +101,14 @@ impl Runtime {
         }
     }
 
+    /// The same handle, whose tasks run on another executor of the process.
+    pub(crate) fn with_handle(&self, handle: Handle) -> Self {
+        Self {
+            handle,
+            ..self.clone()
+        }
+    }
+
     /// A scope of its own below this one: its tasks end when it is dropped, or when this one ends.
     pub fn child_scope(&self) -> Scope {
         Scope::new(Self {
