@@ -224,13 +224,14 @@ fn texts_of(files: &[(&str, &str)]) -> Texts {
     files.iter().map(owned).collect()
 }
 
-/// The text files that git tracks, by path from the root.
+/// The text files of the tree, by path from the root: those of a change that git does not track yet are among them.
 fn texts(config: &Config) -> Result<Texts> {
-    let listed = process::output(
-        process::command("git")
-            .current_dir(&config.root)
-            .args(["ls-files"]),
-    )?;
+    let listed = process::output(process::command("git").current_dir(&config.root).args([
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]))?;
     let text = |name: &str| {
         Some((
             name.to_owned(),
@@ -262,4 +263,38 @@ fn is_test(name: &str) -> bool {
         || path.ends_with("suite.rs")
         || path.components().any(|part| part.as_os_str() == "tests")
         || name.ends_with("_tests.rs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_git_does_not_track_yet_are_read_and_ignored_ones_are_not() {
+        let root = std::env::temp_dir().join(format!("knarr-tidy.{}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        let git = |arguments: &[&str]| {
+            process::output(process::command("git").current_dir(&root).args(arguments)).unwrap()
+        };
+        git(&["init", "--quiet"]);
+        for (name, text) in [
+            (".gitignore", "made.rs\n"),
+            ("tracked.rs", ""),
+            ("new.rs", ""),
+            ("made.rs", ""),
+        ] {
+            std::fs::write(root.join(name), text).unwrap();
+        }
+        git(&["add", "tracked.rs"]);
+        let config = Config {
+            tools: root.clone(),
+            root,
+        };
+        let found = texts(&config).unwrap();
+        std::fs::remove_dir_all(&config.root).unwrap();
+        assert!(
+            found.keys().eq([".gitignore", "new.rs", "tracked.rs"]),
+            "{found:?}"
+        );
+    }
 }
