@@ -24,7 +24,8 @@ const TOO_SHORT: &str = "the stored data was shorter than the required size";
 
 /// A decrypted key of data, or the seed of such keys.
 pub(super) enum Dek {
-    Key(Cipher),
+    /// With the hash of its bytes.
+    Key(Cipher, [u8; 32]),
     Seed(Vec<u8>),
 }
 
@@ -50,7 +51,8 @@ impl Dek {
     pub(super) fn of(source: &Source, plain: Vec<u8>) -> Result<Self, String> {
         if source.kind == KEY {
             let invalid = || format!("crypto/aes: invalid key size {}", plain.len());
-            return Cipher::gcm(&plain).map(Self::Key).ok_or_else(invalid);
+            let cipher = Cipher::gcm(&plain).ok_or_else(invalid)?;
+            return Ok(Self::Key(cipher, Sha256::digest(&plain).into()));
         }
         if plain.len() < SEED_BYTES {
             return Err(format!(
@@ -61,15 +63,19 @@ impl Dek {
         Ok(Self::Seed(plain))
     }
 
-    /// Reports whether it is this very seed; keys are not compared.
+    /// Reports whether it is this very key or seed.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        matches!((self, other), (Self::Seed(own), Self::Seed(other)) if own == other)
+        match (self, other) {
+            (Self::Key(_, own), Self::Key(_, other)) => own == other,
+            (Self::Seed(own), Self::Seed(other)) => own == other,
+            _ => false,
+        }
     }
 
     /// Encrypts a value, bound to its place.
     pub(super) fn seal(&self, plain: &[u8], place: &[u8]) -> Vec<u8> {
         match self {
-            Self::Key(cipher) => cipher.seal(plain, place),
+            Self::Key(cipher, _) => cipher.seal(plain, place),
             Self::Seed(seed) => {
                 let info: [u8; INFO_BYTES] = random();
                 [&info[..], &derived(seed, &info).seal(plain, place)].concat()
@@ -79,7 +85,7 @@ impl Dek {
 
     pub(super) fn open(&self, data: &[u8], place: &[u8]) -> Result<Vec<u8>, String> {
         match self {
-            Self::Key(cipher) => cipher.open(data, place),
+            Self::Key(cipher, _) => cipher.open(data, place),
             Self::Seed(seed) => match data.split_at_checked(INFO_BYTES) {
                 Some((info, sealed)) => derived(seed, info).open(sealed, place),
                 None => Err(TOO_SHORT),
@@ -249,4 +255,25 @@ pub(super) fn hash_of_id(id: &str) -> String {
         let _ = write!(text, "{byte:02x}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A damaged value has its key decrypted again and again, which must not look like news.
+    #[test]
+    fn kms_key_that_is_decrypted_again_is_the_same() {
+        for kind in [KEY, SEED] {
+            let source = Source {
+                key_id: "one".to_owned(),
+                encrypted: Vec::new(),
+                annotations: BTreeMap::new(),
+                kind,
+            };
+            let dek = |byte| Dek::of(&source, vec![byte; SEED_BYTES]).unwrap_or_else(|why| panic!("{why}"));
+            assert!(dek(1).is_same(&dek(1)));
+            assert!(!dek(1).is_same(&dek(2)));
+        }
+    }
 }
