@@ -28,18 +28,28 @@ pub(crate) fn log_folder(config: &KubeletConfig, pod: &Pod) -> PathBuf {
 
 /// Every folder of logs of a uid, whatever its pod was called. Blocks.
 pub(crate) fn log_folders_of(config: &KubeletConfig, uid: &str) -> Vec<PathBuf> {
-    let suffix = format!("_{uid}");
-    let named = names(&config.logs_folder()).filter(|name| name.ends_with(&suffix));
+    let named = folders(&config.logs_folder()).filter(|name| uid_of_log_folder(name) == Some(uid));
     named.map(|name| config.logs_folder().join(name)).collect()
 }
 
+/// The uid in the name of a folder of logs. Neither a namespace nor the name of a pod has a `_`, but the uid of a static pod may.
+fn uid_of_log_folder(name: &str) -> Option<&str> {
+    name.splitn(3, '_').nth(2)
+}
+
 /// The uids of pods that have left something on the disk. Pods may write the folder of logs: a name in it leads to no other folder than
-/// one of pods. Blocks.
+/// one of pods, and what is no folder was not left by one. Blocks.
 pub(crate) fn uids_on_disk(config: &KubeletConfig) -> Vec<String> {
-    let in_logs = names(&config.logs_folder());
-    let in_logs = in_logs.filter_map(|name| Some(name.rsplit_once('_')?.1.to_owned()));
-    let all = names(&config.pods_folder()).chain(in_logs);
+    let in_logs = folders(&config.logs_folder());
+    let in_logs = in_logs.filter_map(|name| uid_of_log_folder(&name).map(str::to_owned));
+    let all = folders(&config.pods_folder()).chain(in_logs);
     all.filter(|uid| node_sys::fs::is_name(uid)).collect()
+}
+
+fn folders(folder: &Path) -> impl Iterator<Item = String> + use<> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
 fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
@@ -138,12 +148,12 @@ pub(crate) fn termination_message(path: &str, log: Option<&str>) -> Option<Strin
 }
 
 fn read_head(path: &Path) -> std::io::Result<String> {
-    let bytes = node_sys::fs::read_head(path, MESSAGE_BYTES_MAX)?;
+    let bytes = node_sys::fs::read_regular(path, MESSAGE_BYTES_MAX)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn read_tail(path: &Path) -> std::io::Result<String> {
-    let mut file = node_sys::fs::open_regular(path)?;
+    let mut file = node_sys::fs::open_regular_by_links(path)?;
     let length = file.metadata()?.len();
     // A line of the log carries some forty bytes beside its text.
     let wanted = MESSAGE_LOG_BYTES_MAX * 4;
@@ -172,19 +182,56 @@ fn read_tail(path: &Path) -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logs::pipe::Pipe;
 
     /// Pods that collect logs may write the folder of logs.
     #[test]
     fn uids_on_disk_are_names_of_folders_whatever_lies_among_the_logs() {
         let folder = tempfile::tempdir().unwrap();
         let config = KubeletConfig::for_data_dir(folder.path().to_owned());
-        for name in ["a_b_", "a_b_.", "a_b_..", "..", "a_b_u"] {
+        for name in [
+            "a_b_", "a_b_.", "a_b_..", "..", "u", "a_u", "a_b_u", "c_d_u", "a_b_w_u",
+        ] {
             std::fs::create_dir_all(config.logs_folder().join(name)).unwrap();
         }
+        // They would never be removed, and hold the turns of others for ever.
+        std::fs::write(config.logs_folder().join("a_b_file"), "").unwrap();
+        std::os::unix::fs::symlink("/", config.logs_folder().join("a_b_link")).unwrap();
         std::fs::create_dir_all(pod_folder(&config, "v")).unwrap();
         let mut uids = uids_on_disk(&config);
         uids.sort();
-        assert_eq!(uids, ["u", "v"]);
+        assert_eq!(uids, ["u", "u", "v", "w_u"]);
+        let mut logs = log_folders_of(&config, "u");
+        logs.sort();
+        let of = |name: &str| config.logs_folder().join(name);
+        assert_eq!(
+            logs,
+            [of("a_b_u"), of("c_d_u")],
+            "and none of another uid that ends alike"
+        );
+    }
+
+    #[test]
+    fn termination_message_is_that_of_a_file_and_waits_for_no_pipe() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(at("log"), "2026-11-30T12:00:00Z stdout F last words\n").unwrap();
+        // Docker's runtime has links in the place of logs.
+        std::os::unix::fs::symlink(at("log"), at("link")).unwrap();
+        let message = |path: &str, log: &str| termination_message(&at(path), Some(&at(log)));
+        assert_eq!(message("none", "link").as_deref(), Some("last words\n"));
+        assert_eq!(message("link", "none"), None, "a container's message is no link");
+        let pipe = Pipe::make(&folder.path().join("pipe"));
+        let log = at("pipe");
+        assert_eq!(
+            pipe.not_waited_for(move || termination_message("", Some(&log))),
+            None
+        );
+        let path = at("pipe");
+        assert_eq!(
+            pipe.not_waited_for(move || termination_message(&path, None)),
+            None
+        );
     }
 
     #[test]

@@ -3,6 +3,8 @@
 pub(crate) mod following;
 mod generations;
 pub(crate) mod line;
+#[cfg(test)]
+pub(crate) mod pipe;
 pub(crate) mod reader;
 pub(crate) mod rotation;
 mod tail;

@@ -161,6 +161,7 @@ fn rotated(file: &std::fs::File, path: &Path) -> Option<std::fs::File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logs::pipe::Pipe;
 
     const LOG: &str = "2026-11-21T12:00:00.1Z stdout F one\n\
                        2026-11-21T12:00:01.1Z stderr P two-\n\
@@ -271,30 +272,17 @@ mod tests {
     }
 
     /// Pods that collect logs may write their folder.
-    #[tokio::test]
-    #[expect(clippy::disallowed_methods, reason = "a test's own tool")]
-    async fn log_that_is_a_pipe_is_not_waited_for() {
-        const WITHOUT_WAITING: i32 = 0o4000;
-        let (runtime, folder) = (Runtime::real(), tempfile::tempdir().unwrap());
+    #[test]
+    fn log_that_is_a_pipe_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("0.log");
-        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
-        assert!(made.success());
-        let (sender, _pieces) = mpsc::channel(4);
-        let reading = stream(&runtime, path.clone(), LogOptions::default(), None, sender);
-        // Opening it to be written succeeds as soon as somebody waits for that.
-        let a_reader_waits = async {
-            let mut how = std::fs::OpenOptions::new();
-            std::os::unix::fs::OpenOptionsExt::custom_flags(&mut how, WITHOUT_WAITING);
-            while how.write(true).open(&path).is_err() {
-                runtime.sleep(std::time::Duration::from_millis(20)).await;
-            }
-        };
-        let outcome = tokio::select! {
-            biased;
-            outcome = reading => outcome,
-            () = a_reader_waits => Ok(()),
-        };
-        let why = outcome.unwrap_err();
+        let pipe = Pipe::make(&path);
+        let own = path.clone();
+        let opened = pipe.not_waited_for(move || Reading::open(own, LogOptions::default()).map(drop));
+        let why = opened.unwrap_err();
         assert!(why.ends_with("not a regular file"), "{why}");
+        let ours = std::fs::File::open(folder.path()).unwrap();
+        let next = pipe.not_waited_for(move || rotated(&ours, &path));
+        assert!(next.is_none(), "the log that is followed has become a pipe");
     }
 }

@@ -102,9 +102,18 @@ pub fn open_regular(path: &Path) -> std::io::Result<File> {
 /// It cannot be read, or what it leads to is no file: it is not waited for.
 pub fn read_regular_by_links(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let found = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-    open_to_read(&found)?.take(bytes_max).read_to_end(&mut bytes)?;
+    open_regular_by_links(path)?
+        .take(bytes_max)
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Opens a regular file that links may lead to, to be read.
+///
+/// # Errors
+/// There is none, or what the links lead to is no file: it is not waited for.
+pub fn open_regular_by_links(path: &Path) -> std::io::Result<File> {
+    open_to_read(&open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)
 }
 
 /// Sets a path's mode exactly, whatever the umask.
@@ -241,6 +250,19 @@ mod tests {
         make_own_folder(&own).unwrap();
         assert_eq!((mode(&others), mode(&own)), (0o755, 0o750));
         std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn fs_name_leads_to_no_other_folder() {
+        for name in ["a", "..a", "a..", "-", "a b", "é", &"x".repeat(NAME_BYTES_MAX)] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        for path in [
+            "", ".", "..", "/", "/a", "a/", "a/.", "./a", "a/b", "a/..", "../a", &long,
+        ] {
+            assert!(!is_name(path), "{path}");
+        }
     }
 
     fn place(descriptor: &OwnedFd) -> PathBuf {

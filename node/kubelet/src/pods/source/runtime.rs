@@ -153,7 +153,7 @@ impl Pods {
     }
 
     /// Number of pods that the API server has no more, and that have a worker until nothing is left of them.
-    fn gone_pods(&self) -> usize {
+    pub(super) fn gone_pods(&self) -> usize {
         let inboxes = self.inboxes.lock();
         let gone = inboxes
             .values()

@@ -92,11 +92,13 @@ fn pod_that_cannot_be_decoded_stays_until_it_is_deleted() {
             objects: vec![pod("a", json!({})), pod("b", json!({})), mirror],
             unread: Vec::new(),
         });
+        assert_eq!(pods.gone_pods(), 0);
         pods.apply_change(TypedChange::All {
             objects: Vec::new(),
             unread: vec![header("a"), header("mirror")],
         });
         assert_eq!((is_gone("a"), is_gone("b")), (Some(false), Some(true)));
+        assert_eq!(pods.gone_pods(), 1, "one has remains to be removed");
         let mirrors = || pods.context.mirrors.all().len();
         assert_eq!(mirrors(), 1);
         let ends = |uid: &str| {
