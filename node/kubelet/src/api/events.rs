@@ -9,7 +9,7 @@ use machinery_meta::ObjectKey;
 
 use super::printable;
 use crate::pods::ContainerKind;
-use crate::pods::plan::container_named;
+use crate::pods::container_named::container_named;
 
 pub(crate) use machinery_client::EventType;
 

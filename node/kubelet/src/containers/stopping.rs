@@ -9,7 +9,7 @@ use node_cri::v1;
 use super::control::ContainerControl;
 use super::hooks;
 use crate::api::events::EventType;
-use crate::pods::plan::container_named;
+use crate::pods::container_named::container_named;
 use crate::pods::spec;
 
 /// Every container gets this long after TERM, as upstream's.

@@ -3,7 +3,7 @@
 //! [`source`] follows the pods bound to this node and keeps one worker per uid. A [`worker`] goes round:
 //! observe the runtime ([`observed`]), decide ([`plan`]), act, write the [`status`] if it differs.
 //! [`admission`] rejects what this node never runs, [`preemption`] chooses the pods that end for a critical one, [`disruption`] has the order to end; [`restarts`] says whether a container starts again, [`backoff`] when, [`faults`] why one that runs is stopped; [`termination`] takes a pod down.
-//! [`saved`] is what the next agent goes on with while the API server is away.
+//! [`container_named`] finds a container of any kind. [`saved`] is what the next agent goes on with while the API server is away.
 //! [`resize`] changes what running containers may use. [`ephemeral`] knows the containers that are put into a pod later, to look at it.
 //!
 //! Never: two workers for one pod, a decision on state older than the one just read, a status written
@@ -12,6 +12,7 @@
 pub(crate) mod admission;
 pub(crate) mod backoff;
 mod conditions;
+pub(crate) mod container_named;
 pub(crate) mod disruption;
 pub(crate) mod ephemeral;
 mod faults;

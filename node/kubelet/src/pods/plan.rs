@@ -1,6 +1,5 @@
 //! Plan of the next actions for a pod. Pure: a snapshot in, a plan out.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -13,6 +12,7 @@ use super::observed::{ContainerState, ObservedContainer, ObservedPod};
 use super::resize::{Amounts, Resize, Resources};
 use super::restarts::{RestartPolicy, is_done, restarts_all, round, source_of_round, starts_again};
 use super::{ContainerKind, all_containers, full_name_with_uid, init_kind, spec};
+use crate::go_duration::go_duration;
 use crate::probes::ProbeView;
 
 /// Everything a decision may look at.
@@ -457,24 +457,4 @@ pub(crate) fn container_hash(container: &Container) -> String {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     format!("{hash:016x}")
-}
-
-/// A duration of whole seconds as Go prints it: `10s`, `2m40s`, `5m0s`, `4h0m0s`.
-pub(crate) fn go_duration(duration: std::time::Duration) -> String {
-    let seconds = duration.as_secs();
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, rest) => format!("{rest}s"),
-        (0, minutes, rest) => format!("{minutes}m{rest}s"),
-        (hours, minutes, rest) => format!("{hours}h{minutes}m{rest}s"),
-    }
-}
-
-/// The container of a name, of whatever kind.
-pub(crate) fn container_named<'a>(pod: &'a Pod, name: &str) -> Option<(ContainerKind, Cow<'a, Container>)> {
-    let lasting = all_containers(pod).map(|(kind, container)| (kind, Cow::Borrowed(container)));
-    let ephemeral =
-        ephemeral_containers(pod).map(|container| (ContainerKind::Ephemeral, Cow::Owned(container)));
-    lasting
-        .chain(ephemeral)
-        .find(|(_, container)| container.name == name)
 }

@@ -7,8 +7,8 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_runtime::CancellationToken;
 
+use super::container_named::container_named;
 use super::observed::{ObservedContainer, ObservedPod};
-use super::plan::container_named;
 use super::{ContainerKind, spec, uid};
 use crate::containers::control::ContainerControl;
 use crate::containers::stopping::{Hook, Killing};

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-use crate::pods::plan::go_duration;
+use crate::go_duration::go_duration;
 
 const ANSWER_BYTES_MAX: usize = 4096;
 /// Names of the health statuses, by number.

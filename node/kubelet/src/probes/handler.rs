@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::http::{HttpRequest, get};
 use super::{command, grpc, port_number};
-use crate::pods::plan::go_duration;
+use crate::go_duration::go_duration;
 
 const NO_PORT: &str = "the probe's port is not known";
 

@@ -10,7 +10,7 @@ use super::query::Query;
 use super::response::{Body, json as document, text};
 use super::streaming::{StreamSlot, Target, running_container};
 use crate::managers::ManagerContext;
-use crate::pods::plan::container_named;
+use crate::pods::container_named::container_named;
 use crate::runtime_errors::rpc_text;
 
 /// Seconds that a client may give the runtime.

@@ -10,10 +10,10 @@ use super::auth;
 use super::streaming::IDLE_TIMEOUT;
 use crate::config::{KubeletConfig, SwapBehavior};
 use crate::eviction::thresholds::Thresholds;
+use crate::go_duration::go_duration;
 use crate::node::facts::NodeFacts;
 use crate::node::reserve::{Amounts, amount_text};
 use crate::node::{lease, status};
-use crate::pods::plan::go_duration;
 use crate::shutdown::ShutdownConfig;
 use crate::static_pods::url::{DEFAULT_PERIOD, StaticPodUrl};
 

@@ -20,7 +20,7 @@ use crate::logs::following::StillRunning;
 use crate::logs::reader::stream;
 use crate::logs::writer::LogOptions;
 use crate::managers::ManagerContext;
-use crate::pods::plan::container_named;
+use crate::pods::container_named::container_named;
 
 /// Pieces of a log on their way to a client that reads slowly.
 const PIECES_MAX: usize = 4;

@@ -13,7 +13,7 @@ use node_sys::cgroup::CgroupResources;
 
 use super::{Record, Resize};
 use crate::containers::resources::{MemoryFacts, container_limits, pod_limits};
-use crate::pods::plan::container_named;
+use crate::pods::container_named::container_named;
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]

@@ -51,7 +51,8 @@ fn observed(pod: &Pod, containers: &[&str]) -> ObservedPod {
             _ => ContainerState::Created,
         };
         let exit_code = parts.next().map_or(0, |code| code.parse().unwrap());
-        let hash = super::plan::container_named(pod, &name).map(|(_, container)| container_hash(&container));
+        let hash = super::container_named::container_named(pod, &name)
+            .map(|(_, container)| container_hash(&container));
         out.containers.push(ObservedContainer {
             id: format!("id-{name}"),
             name,

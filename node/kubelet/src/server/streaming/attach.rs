@@ -19,7 +19,7 @@ use super::session::{self, Session, Target};
 use super::spdy::session::{SpdySession, SpdyStream};
 use super::stream_slots::StreamSlot;
 use crate::managers::ManagerContext;
-use crate::pods::plan::container_named;
+use crate::pods::container_named::container_named;
 
 pub(in crate::server) async fn attach(
     context: &ManagerContext,
