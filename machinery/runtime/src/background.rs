@@ -16,7 +16,7 @@ impl Background {
     /// Starts so many threads of this name.
     ///
     /// # Errors
-    /// Where the machine gives no threads.
+    /// The machine gives no threads.
     pub fn start(name: &'static str, threads: usize) -> io::Result<Self> {
         let executor = Builder::new_multi_thread()
             .worker_threads(threads)
