@@ -313,6 +313,7 @@ impl NodeTable {
         let id = self.row(node);
         self.placed.insert(pod, id);
         self.add_to_row(id, pod);
+        self.log(id);
         true
     }
 
@@ -339,6 +340,7 @@ impl NodeTable {
         let id = self.placed.remove(key)?;
         let position = self.pods[id].iter().position(|own| own.key == *key)?;
         let pod = self.take_from_row(id, position);
+        self.log(id);
         self.free_if_unused(id);
         Some(pod)
     }
@@ -349,6 +351,9 @@ impl NodeTable {
     }
 
     /// Puts a pod on a row without remembering it by key; the dry run of preemption gives and takes this way.
+    ///
+    /// Invariant: a caller that is not [`Self::set_pod`] takes the pod off again before an evaluation looks at the row, which is
+    /// why the row counts as unchanged.
     pub fn add_to_row(&mut self, id: NodeId, pod: &Arc<PodInfo>) {
         self.account(id, pod, true);
         self.pods[id].push(Arc::clone(pod));
@@ -387,7 +392,6 @@ impl NodeTable {
         self.volumes.count_users(pod, came);
         self.counts
             .change(&pod.pod, &pod.terms(), id, came, &self.namespaces);
-        self.log(id);
     }
 
     /// A namespace's labels, for namespace selectors; `None` when it is gone. Returns whether they changed.

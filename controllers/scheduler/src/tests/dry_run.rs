@@ -128,6 +128,49 @@ fn long_dry_run_goes_on_in_the_next_burst() {
     assert!((2..=3).contains(&bursts), "{bursts}");
 }
 
+/// More pods are moved than the table remembers changes.
+#[test]
+fn dry_run_leaves_the_kept_evaluations_as_they_were() {
+    const NODES: usize = 100;
+    const PODS: usize = 100;
+    let names: Vec<String> = (0..NODES).map(|number| format!("n{number}")).collect();
+    let mut world = World::new(
+        names
+            .iter()
+            .map(|name| json!({"name": name, "pods": "200"}))
+            .collect(),
+    );
+    for name in &names {
+        (0..PODS).for_each(|_| drop(world.runs(json!({"cpu": "40m"}), name)));
+    }
+    let pod = make_pod("p", json!({"cpu": "4", "priority": 5}));
+    let place = |world: &mut World| {
+        let attempt = Attempt::new(&pod);
+        let placed = world
+            .algorithm
+            .place(&attempt, &mut world.nodes, &world.nominations, 0);
+        (placed.unwrap_err(), attempt.steps())
+    };
+    let (unfit, first) = place(&mut world);
+    let (attempt, resolvable) = (Attempt::new(&pod), (0..NODES).collect::<Vec<usize>>());
+    let budgets = Budgets::new();
+    let around = Surroundings {
+        algorithm: &world.algorithm,
+        nominations: &world.nominations,
+        budgets: &budgets,
+    };
+    let args = DefaultPreemptionArgs::default();
+    let before = world.nodes.now();
+    let mut dry_run = DryRun::begin(&pod, &world.nodes, &resolvable, 0, args).unwrap();
+    assert!(dry_run.advance(&attempt, &mut world.nodes, around, usize::MAX));
+    assert_eq!(dry_run.end().unwrap().victims.len(), PODS);
+    assert_eq!(world.nodes.now(), before);
+    let (unfit_again, second) = place(&mut world);
+    assert_eq!(unfit_again, unfit);
+    // No row is looked at again.
+    assert_eq!(first - second, NODES, "{first} {second}");
+}
+
 #[test]
 fn counters_made_for_a_pod_are_counted_among_its_steps() {
     let steps = |pods: usize| {
