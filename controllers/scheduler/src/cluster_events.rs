@@ -1,7 +1,7 @@
 //! Things that happen in a cluster and may help a pod that was rejected.
 
 /// A set of things that happen in a cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ClusterEvents(u32);
 
 impl ClusterEvents {
@@ -12,7 +12,7 @@ impl ClusterEvents {
     pub const NODE_TAINT: Self = Self(1 << 3);
     /// A pod came to a node.
     pub const POD_PLACED: Self = Self(1 << 4);
-    /// A pod left a node, or wants less of it.
+    /// A pod left a node, or its nomination to one.
     pub const POD_GONE: Self = Self(1 << 5);
     /// Labels of a pod on a node changed.
     pub const POD_LABEL: Self = Self(1 << 6);
@@ -52,6 +52,10 @@ impl ClusterEvents {
     pub const DEVICE_SLICE: Self = Self(1 << 24);
     /// Another class of devices serves an extended resource.
     pub const CLASS_RESOURCE: Self = Self(1 << 25);
+    /// A pod on a node wants less of it.
+    pub const POD_SCALE_DOWN: Self = Self(1 << 26);
+    pub const NODE_CONDITION: Self = Self(1 << 27);
+    pub const NODE_ANNOTATION: Self = Self(1 << 28);
     /// An event without a class.
     pub const ANY: Self = Self(u32::MAX);
 
@@ -64,6 +68,19 @@ impl ClusterEvents {
         self.0 & other.0 != 0
     }
 
+    /// The events one by one; [`Self::ANY`] is one of its own.
+    pub(crate) fn each(self) -> impl Iterator<Item = Self> {
+        let own = if self == Self::ANY { 1 << ANY_BIT } else { self.0 };
+        (0..=ANY_BIT)
+            .map(|bit| Self(1 << bit))
+            .filter(move |one| own & one.0 != 0)
+    }
+
+    /// The place of [`Self::ANY`] among those of [`Self::each`].
+    pub(crate) const fn of_any() -> Self {
+        Self(1 << ANY_BIT)
+    }
+
     /// Upstream's label of the first of them.
     pub fn label(self) -> &'static str {
         let first = usize::try_from(self.0.trailing_zeros()).unwrap_or(usize::MAX);
@@ -71,8 +88,11 @@ impl ClusterEvents {
     }
 }
 
+/// A bit that no class of events has.
+const ANY_BIT: u32 = 31;
+
 /// Labels of [`ClusterEvents`], in the order of their bits.
-const LABELS: [&str; 26] = [
+const LABELS: [&str; 29] = [
     "NodeAdd",
     "NodeUpdateNodeAllocatable",
     "NodeUpdateNodeLabel",
@@ -99,4 +119,7 @@ const LABELS: [&str; 26] = [
     "DeviceClassUpdate",
     "ResourceSliceUpdate",
     "DeviceClassUpdate",
+    "AssignedPodUpdatePodScaleDown",
+    "NodeUpdateNodeCondition",
+    "NodeUpdateNodeAnnotation",
 ];

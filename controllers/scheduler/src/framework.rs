@@ -9,6 +9,7 @@
 
 use crate::attempt::Attempt;
 pub use crate::attempt::Cycle;
+pub use crate::change::{Change, NodeState};
 pub use crate::cluster_events::ClusterEvents;
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::PodInfo;
@@ -75,6 +76,11 @@ pub trait Plugin: Send + Sync + Debug {
     /// Changes that may make a pod fit which this plugin rejected.
     fn requeue_on(&self) -> ClusterEvents {
         ClusterEvents::NONE
+    }
+
+    /// Reports whether a change of these classes may make the pod fit.
+    fn may_help(&self, _pod: &PodInfo, _change: Change<'_>) -> bool {
+        true
     }
 
     /// Checks that the pod may be tried at all; the error is the message that gives the reason.
@@ -165,15 +171,17 @@ impl PluginSet {
         all
     }
 
-    /// Changes that may help a pod which these plugins rejected.
-    pub(crate) fn requeue_on(&self, rejected_by: &BTreeSet<&'static str>) -> ClusterEvents {
+    /// The plugins of these names, which rejected a pod, once each.
+    pub(crate) fn rejecting(&self, rejected_by: &BTreeSet<&'static str>) -> Vec<Arc<dyn Plugin>> {
         let all = self
             .pre_enqueue
             .iter()
             .chain(&self.pre_filter)
             .chain(&self.filter);
-        let rejecting = all.filter(|row| rejected_by.contains(row.name()));
-        rejecting.fold(ClusterEvents::NONE, |all, row| all.and(row.plugin.requeue_on()))
+        let mut rejecting: Vec<_> = all.filter(|row| rejected_by.contains(row.name())).collect();
+        rejecting.sort_unstable_by_key(|row| row.name());
+        rejecting.dedup_by_key(|row| row.name());
+        rejecting.into_iter().map(|row| Arc::clone(&row.plugin)).collect()
     }
 
     /// The first plugin that does not let the pod be tried.

@@ -7,6 +7,7 @@
 use crate::declared_features::DeclaredFeatures;
 use crate::devices::Devices;
 pub use crate::node_id::NodeId;
+use crate::node_state::NodeState;
 use crate::object::{Labels, Node, Taint};
 use crate::owner_selectors::OwnerSelectors;
 use crate::placed::Placed;
@@ -42,6 +43,9 @@ pub struct NodeTable {
     pub labels: Vec<Labels>,
     pub taints: Vec<Vec<Taint>>,
     pub declared_features: Vec<DeclaredFeatures>,
+    /// Hashes of what no plugin looks at.
+    conditions: Vec<u64>,
+    annotations: Vec<u64>,
     pub allocatable_milli_cpu: Vec<i64>,
     pub allocatable_memory: Vec<i64>,
     pub allocatable_ephemeral_storage: Vec<i64>,
@@ -86,6 +90,15 @@ pub struct NodeChange {
     pub labels: bool,
     pub taints: bool,
     pub features: bool,
+    pub conditions: bool,
+    pub annotations: bool,
+}
+
+impl NodeChange {
+    /// Reports whether a plugin may answer differently.
+    fn is_of_answers(self) -> bool {
+        self.added || self.allocatable || self.labels || self.taints || self.features
+    }
 }
 
 impl NodeTable {
@@ -120,9 +133,13 @@ impl NodeTable {
             labels: self.labels[id] != node.metadata.labels,
             taints: self.taints[id] != node.spec.taints || self.unschedulable[id] != node.spec.unschedulable,
             features: self.declared_features[id] != features,
+            conditions: self.conditions[id] != node.status.conditions,
+            annotations: self.annotations[id] != node.metadata.annotations,
         };
+        self.conditions[id] = node.status.conditions;
+        self.annotations[id] = node.metadata.annotations;
         let images = self.images_changed(id, node);
-        if change == NodeChange::default() && !images {
+        if !change.is_of_answers() && !images {
             return change;
         }
         self.present_count += usize::from(change.added);
@@ -192,6 +209,20 @@ impl NodeTable {
         let longest = zones.iter().map(Vec::len).max().unwrap_or(0);
         let turn = |at: usize| zones.iter().filter_map(move |zone| zone.get(at).copied());
         self.order = (0..longest).flat_map(turn).collect();
+    }
+
+    /// A node as it is.
+    pub(crate) fn state(&self, name: &str) -> Option<NodeState> {
+        let id = self.id(name)?;
+        Some(NodeState {
+            name: name.into(),
+            labels: self.labels[id].clone(),
+            taints: self.taints[id].clone(),
+            unschedulable: self.unschedulable[id],
+            allocatable: self.allocatable(id),
+            allowed_pods: self.allowed_pods[id],
+            features: self.declared_features[id],
+        })
     }
 
     fn allocatable(&self, id: NodeId) -> Resources {
@@ -279,6 +310,8 @@ impl NodeTable {
         self.labels.push(Labels::default());
         self.taints.push(Vec::new());
         self.declared_features.push(DeclaredFeatures::default());
+        self.conditions.push(0);
+        self.annotations.push(0);
         for column in [
             &mut self.allocatable_milli_cpu,
             &mut self.allocatable_memory,
@@ -343,6 +376,11 @@ impl NodeTable {
         self.log(id);
         self.free_if_unused(id);
         Some(pod)
+    }
+
+    /// The pod of this key that is on a node.
+    pub(crate) fn placed(&self, key: &ObjectKey) -> Option<&Arc<PodInfo>> {
+        self.placed.get(key)
     }
 
     /// The node that the pod is on; `None` if it is on none.

@@ -9,6 +9,7 @@ use machinery_semantics::pod_status::is_terminal_phase;
 use machinery_semantics::taints::{NO_EXECUTE, NO_SCHEDULE, TaintTerms, TolerationTerms};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Names to values.
 pub type Labels = TextMap;
@@ -209,9 +210,16 @@ fields! {
         effect: Box<str>,
     }
     pub struct Node {
-        metadata: Metadata,
+        metadata: NodeMetadata,
         spec: NodeSpec,
         status: NodeStatus,
+    }
+    pub struct NodeMetadata {
+        name: Box<str>,
+        labels: Labels,
+        /// A hash of them.
+        #[serde(deserialize_with = "hash_of_annotations")]
+        annotations: u64,
     }
     pub struct NodeSpec {
         unschedulable: bool,
@@ -220,6 +228,9 @@ fields! {
     pub struct NodeStatus {
         allocatable: ResourceList,
         images: Vec<NodeImage>,
+        /// A hash of their types and states.
+        #[serde(deserialize_with = "hash_of_conditions")]
+        conditions: u64,
         declared_features: Vec<Box<str>>,
     }
     pub struct NodeImage {
@@ -232,6 +243,33 @@ fn sorted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<str>>, D
     let mut values = Vec::<Box<str>>::deserialize(deserializer)?;
     values.sort_unstable();
     Ok(values)
+}
+
+/// A hash in which the order of items does not matter.
+fn hash_of(items: impl Iterator<Item = impl Hash>) -> u64 {
+    let hash = |item| {
+        let mut hasher = DefaultHasher::new();
+        Hash::hash(&item, &mut hasher);
+        hasher.finish()
+    };
+    items.map(hash).fold(0, u64::wrapping_add)
+}
+
+fn hash_of_annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let annotations = Labels::deserialize(deserializer)?;
+    Ok(hash_of(annotations.iter()))
+}
+
+fn hash_of_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize, Hash)]
+    struct Condition {
+        #[serde(default, rename = "type")]
+        type_: Box<str>,
+        #[serde(default)]
+        status: Box<str>,
+    }
+    let conditions = Vec::<Condition>::deserialize(deserializer)?;
+    Ok(hash_of(conditions.iter()))
 }
 
 fn any_restarts_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {

@@ -25,6 +25,11 @@ impl Placed {
         Some(*node)
     }
 
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Arc<PodInfo>> {
+        let (_, pod) = self.by_namespace.get(&*key.namespace)?.get(&*key.name)?;
+        Some(pod)
+    }
+
     pub(crate) fn insert(&mut self, pod: &Arc<PodInfo>, node: NodeId) {
         let own = self.by_namespace.entry((*pod.key.namespace).into()).or_default();
         let before = own.insert((*pod.key.name).into(), (node, Arc::clone(pod)));

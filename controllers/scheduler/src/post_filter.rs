@@ -14,6 +14,7 @@ use crate::metrics::AttemptResult;
 use crate::pod::PodInfo;
 use crate::preemption::{Candidate, DryRun, PreemptionImpossible, Surroundings};
 use crate::scheduler::{BURST_STEPS, Scheduler};
+use crate::wakes::Wakes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,7 +180,8 @@ impl Scheduler {
         let plugins = self.profile_of(pod).map(|profile| profile.algorithm.plugins());
         // An extender does not say what helps it.
         let plugins = plugins.filter(|_| !diagnosis.plugins.contains(EXTENDER));
-        let wakes_on = plugins.map_or(ClusterEvents::ANY, |own| own.requeue_on(&diagnosis.plugins));
+        let any = || Wakes::from(ClusterEvents::ANY);
+        let wakes_on = plugins.map_or_else(any, |own| own.rejecting(&diagnosis.plugins).into());
         self.queue.reject(&pod.key, diagnosis.plugins, wakes_on, now);
         Decision::Reject {
             pod: Arc::clone(pod),

@@ -7,11 +7,13 @@
 
 use crate::active::{ActivePods, Waiting};
 use crate::claim_users::ClaimUsers;
-use crate::framework::ClusterEvents;
+use crate::framework::{Change, ClusterEvents};
 use crate::pod::PodInfo;
 use crate::tallies::{
     ADDED, ATTEMPT_FAILED, BACKOFF_COMPLETE, POPPED_EARLY, QueueName, QueueTallies, TIMED_OUT, UPDATED,
 };
+use crate::unschedulable::{TimeKey, Unschedulable};
+use crate::wakes::Wakes;
 use machinery_meta::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,8 +21,6 @@ use std::time::Duration;
 
 /// A rejected pod is tried again after this long even if nothing seems to have happened.
 pub const MAX_UNSCHEDULABLE: Duration = Duration::from_mins(5);
-
-type TimeKey = (Duration, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum QueuePosition {
@@ -62,7 +62,7 @@ struct Entry {
     failed_at: Duration,
     /// The failure was an error rather than a rejection: backing off is then not cut short.
     by_error: bool,
-    wakes_on: ClusterEvents,
+    wakes_on: Wakes,
     /// Plugins that rejected the pod, or hold it back; none while it is tried.
     rejected_by: BTreeSet<&'static str>,
     first_tried: Option<Duration>,
@@ -125,10 +125,13 @@ pub struct Queue {
     active: ActivePods,
     backoff: BTreeMap<TimeKey, ObjectKey>,
     error_backoff: BTreeMap<TimeKey, ObjectKey>,
-    unschedulable: BTreeMap<TimeKey, ObjectKey>,
+    unschedulable: Unschedulable,
     sequence: u64,
     /// Events that came while pods were tried: their failure must not miss them.
     happened: ClusterEvents,
+    /// Waiting pods that events were compared with.
+    #[cfg(test)]
+    compared: usize,
 }
 
 impl Queue {
@@ -152,7 +155,7 @@ impl Queue {
         !self.active.is_empty()
             || !self.backoff.is_empty()
             || due(&self.error_backoff, Duration::ZERO, now).is_some()
-            || due(&self.unschedulable, MAX_UNSCHEDULABLE, now).is_some()
+            || due(self.unschedulable.by_time(), MAX_UNSCHEDULABLE, now).is_some()
     }
 
     /// The pod that [`Self::pop`] would give.
@@ -200,7 +203,8 @@ impl Queue {
             || has_other_claims
             || entry.pod.pod.metadata.labels != pod.pod.metadata.labels;
         let reordered = entry.pod.priority() != pod.priority();
-        entry.pod = pod;
+        let before = std::mem::replace(&mut entry.pod, pod);
+        let own = Some(Change::Own(&before));
         match entry.place {
             _ if replaced => {
                 if let Some(pod) = self.remove(&key) {
@@ -211,7 +215,9 @@ impl Queue {
                 self.leave(&key);
                 self.activate(&key, now, UPDATED);
             }
-            QueuePosition::Unschedulable(_) if changed && entry.wakes_on.meets(ClusterEvents::POD_SELF) => {
+            QueuePosition::Unschedulable(_)
+                if changed && entry.wakes_on.by(ClusterEvents::POD_SELF, &entry.pod, own) =>
+            {
                 self.wake(&key, now, ClusterEvents::POD_SELF.label());
             }
             // Its attempt looked at the pod as it was.
@@ -237,7 +243,7 @@ impl Queue {
             errors: 0,
             failed_at: Duration::ZERO,
             by_error: false,
-            wakes_on: ClusterEvents::POD_SELF,
+            wakes_on: ClusterEvents::POD_SELF.into(),
             rejected_by: BTreeSet::new(),
             first_tried: None,
             timed_out: false,
@@ -287,7 +293,7 @@ impl Queue {
         for key in self.claim_users.of(claim) {
             let waits = self.entries.get(&key).is_some_and(|entry| {
                 matches!(entry.place, QueuePosition::Unschedulable(_))
-                    && entry.wakes_on.meets(events)
+                    && entry.wakes_on.by(events, &entry.pod, None)
                     && entry.pod.uses_device_claim(claim)
             });
             if waits {
@@ -338,17 +344,18 @@ impl Queue {
         &mut self,
         key: &ObjectKey,
         plugins: BTreeSet<&'static str>,
-        wakes_on: ClusterEvents,
+        wakes_on: impl Into<Wakes>,
         now: Duration,
     ) {
-        let happened = self.happened;
+        let wakes_on = wakes_on.into();
+        let is_missed = self.happened.meets(wakes_on.events());
         let Some(entry) = self.failed(key, now, false) else {
             return;
         };
         entry.wakes_on = wakes_on;
         entry.timed_out = false;
         self.set_rejected_by(key, plugins);
-        if happened.meets(wakes_on) {
+        if is_missed {
             self.wake(key, now, ATTEMPT_FAILED);
             return;
         }
@@ -384,30 +391,63 @@ impl Queue {
 
     /// Something happened: rejected pods that wait for it come back.
     pub fn happened(&mut self, events: ClusterEvents, now: Duration) {
-        self.happened_to(events, now, |_| true);
+        self.wake_waiting(events, now, None, |_| true);
     }
 
     /// Something happened that concerns some pods alone.
     pub fn happened_to(&mut self, events: ClusterEvents, now: Duration, concerns: impl Fn(&PodInfo) -> bool) {
+        self.wake_waiting(events, now, None, concerns);
+    }
+
+    /// An object changed: of the pods that wait for such events those come back that it may help, as their plugins judge.
+    pub(crate) fn changed(&mut self, events: ClusterEvents, change: Change<'_>, now: Duration) {
+        self.wake_waiting(events, now, Some(change), |_| true);
+    }
+
+    fn wake_waiting(
+        &mut self,
+        events: ClusterEvents,
+        now: Duration,
+        change: Option<Change<'_>>,
+        concerns: impl Fn(&PodInfo) -> bool,
+    ) {
         if events == ClusterEvents::NONE {
             return;
         }
         self.happened = self.happened.and(events);
-        let waits = |key: &&ObjectKey| {
+        let waiting = self.unschedulable.waiting_for(events);
+        #[cfg(test)]
+        {
+            self.compared += waiting.len();
+        }
+        let is_woken = |key: &&ObjectKey| {
             self.entries
                 .get(*key)
-                .is_some_and(|entry| entry.wakes_on.meets(events) && concerns(&entry.pod))
+                .is_some_and(|entry| concerns(&entry.pod) && entry.wakes_on.by(events, &entry.pod, change))
         };
-        let woken: Vec<ObjectKey> = self.unschedulable.values().filter(waits).cloned().collect();
+        let woken: Vec<ObjectKey> = waiting.into_iter().filter(is_woken).cloned().collect();
         for key in woken {
             self.wake(&key, now, events.label());
         }
     }
 
+    /// Reports whether the pod waits for an event.
+    #[cfg(test)]
+    pub(crate) fn is_unschedulable(&self, key: &ObjectKey) -> bool {
+        let entry = self.entries.get(key);
+        entry.is_some_and(|own| matches!(own.place, QueuePosition::Unschedulable(_)))
+    }
+
+    /// Takes the number of waiting pods that events were compared with since the last call.
+    #[cfg(test)]
+    pub(crate) fn take_compared(&mut self) -> usize {
+        std::mem::take(&mut self.compared)
+    }
+
     /// Time to look again although nothing happened.
     pub fn next_wake(&self) -> Option<Duration> {
         let first = |pods: &BTreeMap<TimeKey, ObjectKey>| pods.first_key_value().map(|((time, _), _)| *time);
-        let leftover = first(&self.unschedulable).map(|time| time + MAX_UNSCHEDULABLE);
+        let leftover = first(self.unschedulable.by_time()).map(|time| time + MAX_UNSCHEDULABLE);
         [first(&self.backoff), first(&self.error_backoff), leftover]
             .into_iter()
             .flatten()
@@ -425,7 +465,7 @@ impl Queue {
             self.leave(&key);
             self.activate(&key, now, BACKOFF_COMPLETE);
         }
-        while let Some(key) = due(&self.unschedulable, MAX_UNSCHEDULABLE, now).cloned() {
+        while let Some(key) = due(self.unschedulable.by_time(), MAX_UNSCHEDULABLE, now).cloned() {
             if let Some(entry) = self.entries.get_mut(&key) {
                 entry.timed_out = true;
             }
@@ -476,6 +516,7 @@ impl Queue {
             return;
         };
         entry.place = place;
+        let wakes_on = entry.wakes_on.events();
         match place.queue() {
             Some(queue) => {
                 self.tallies.is_in(queue, 1);
@@ -488,14 +529,15 @@ impl Queue {
             QueuePosition::Gated | QueuePosition::InFlight => {}
             QueuePosition::Backoff(time) => drop(self.backoff.insert(time, key.clone())),
             QueuePosition::ErrorBackoff(time) => drop(self.error_backoff.insert(time, key.clone())),
-            QueuePosition::Unschedulable(time) => drop(self.unschedulable.insert(time, key.clone())),
+            QueuePosition::Unschedulable(time) => self.unschedulable.insert(time, key, wakes_on),
         }
     }
 
     fn leave(&mut self, key: &ObjectKey) {
-        let Some(place) = self.entries.get(key).map(|entry| entry.place) else {
+        let Some(entry) = self.entries.get(key) else {
             return;
         };
+        let (place, wakes_on) = (entry.place, entry.wakes_on.events());
         match place.queue() {
             Some(queue) => self.tallies.is_in(queue, -1),
             None => self.tallies.is_tried(-1),
@@ -504,7 +546,7 @@ impl Queue {
             QueuePosition::Active(priority, waiting) => self.active.remove(priority, waiting, key),
             QueuePosition::Backoff(time) => drop(self.backoff.remove(&time)),
             QueuePosition::ErrorBackoff(time) => drop(self.error_backoff.remove(&time)),
-            QueuePosition::Unschedulable(time) => drop(self.unschedulable.remove(&time)),
+            QueuePosition::Unschedulable(time) => self.unschedulable.remove(time, wakes_on),
             QueuePosition::Gated | QueuePosition::InFlight => {}
         }
     }

@@ -35,6 +35,19 @@ impl Resources {
         all
     }
 
+    /// Reports whether any amount is larger than the other's.
+    pub fn exceed(&self, other: &Self) -> bool {
+        self.milli_cpu > other.milli_cpu
+            || self.memory > other.memory
+            || self.ephemeral_storage > other.ephemeral_storage
+            || self.scalars.iter().any(|(name, own)| *own > other.scalar(name))
+    }
+
+    /// The amount of a scalar resource.
+    pub fn scalar(&self, name: &str) -> i64 {
+        self.scalars.get(name).copied().unwrap_or(0)
+    }
+
     fn set(&mut self, name: &str, text: &str) {
         match name {
             "cpu" => self.milli_cpu = milli_value(text),

@@ -7,7 +7,7 @@ use crate::config::Configuration;
 use crate::decision::Decision;
 use crate::devices::reservation::reserve as reserve_devices;
 use crate::extender::Interests;
-use crate::framework::ClusterEvents;
+use crate::framework::{Change, ClusterEvents, NodeState};
 use crate::measuring::Measuring;
 use crate::meter::{Clock, ExtensionPoint, Meter, SUCCESS};
 use crate::metrics::{AttemptResult, Metrics};
@@ -125,17 +125,7 @@ impl Scheduler {
             return self.pod_gone(key, now);
         };
         if let Some(node) = pod.node_name() {
-            self.waits_no_more(key);
-            let known = self.nodes.node_of(key).is_some();
-            if self.nodes.set_pod(pod, node) {
-                let event = if known {
-                    ClusterEvents::POD_LABEL.and(ClusterEvents::POD_GONE)
-                } else {
-                    ClusterEvents::POD_PLACED
-                };
-                self.queue.happened(event, now);
-            }
-            return;
+            return self.placed(pod, node, now);
         }
         if self.is_assumed(pod) {
             // Should binding fail, the pod is tried again as it is by then.
@@ -161,6 +151,35 @@ impl Scheduler {
         self.queue.set(Arc::clone(pod), gate, now);
     }
 
+    /// A pod on a node came or changed. One that was assumed there comes when the API says so, as upstream has it.
+    fn placed(&mut self, pod: &Arc<PodInfo>, node: &str, now: Duration) {
+        let was_assumed = self.assumed.contains_key(&pod.key);
+        self.waits_no_more(&pod.key);
+        let was_here = self.nodes.node_of(&pod.key) == Some(node);
+        let before = self.nodes.placed(&pod.key).cloned();
+        self.nodes.set_pod(pod, node);
+        let is_same = |own: &&Arc<PodInfo>| was_here && own.uid() == pod.uid();
+        let updated = before.as_ref().filter(is_same).filter(|_| !was_assumed);
+        if updated.is_none() && !was_assumed && before.is_some() {
+            self.pod_changed_for_others(ClusterEvents::POD_GONE, before.as_deref(), None, now);
+        }
+        let events = updated.map_or(ClusterEvents::POD_PLACED, |own| updates_of(own, pod));
+        let before = updated.map(|own| &**own);
+        self.pod_changed_for_others(events, before, Some(pod), now);
+    }
+
+    fn pod_changed_for_others(
+        &mut self,
+        events: ClusterEvents,
+        before: Option<&PodInfo>,
+        after: Option<&PodInfo>,
+        now: Duration,
+    ) {
+        let nodes = &self.nodes;
+        let change = Change::Placed { before, after, nodes };
+        self.queue.changed(events, change, now);
+    }
+
     fn waits_no_more(&mut self, key: &ObjectKey) {
         self.assumed.remove(key);
         if self.binding.waiting.remove(key).is_some() {
@@ -179,7 +198,7 @@ impl Scheduler {
     fn leave_node(&mut self, key: &ObjectKey, now: Duration) {
         if let Some(pod) = self.nodes.remove_pod(key) {
             self.nodes.devices.forget_special(&pod);
-            self.queue.happened(ClusterEvents::POD_GONE, now);
+            self.pod_changed_for_others(ClusterEvents::POD_GONE, Some(&pod), None, now);
             self.volumes_freed(&pod, now);
         }
     }
@@ -190,9 +209,10 @@ impl Scheduler {
 
     /// A node changed; `None` when it is gone. Returns upstream's label of the event.
     pub fn node_changed(&mut self, name: &str, node: Option<&Node>, now: Duration) -> &'static str {
+        let before = self.nodes.state(name);
         let Some(node) = node else {
             self.nodes.remove_node(name);
-            self.queue.happened(ClusterEvents::NODE_GONE, now);
+            self.node_changed_for_pods(ClusterEvents::NODE_GONE, before.as_ref(), name, now);
             self.look_again_on(name);
             return ClusterEvents::NODE_GONE.label();
         };
@@ -201,12 +221,31 @@ impl Scheduler {
             self.look_again_on(name);
         }
         let events = events_of(change);
-        self.queue.happened(events, now);
+        self.node_changed_for_pods(events, before.as_ref(), name, now);
         if events == ClusterEvents::NONE {
             "NodeUpdate"
         } else {
             events.label()
         }
+    }
+
+    fn node_changed_for_pods(
+        &mut self,
+        events: ClusterEvents,
+        before: Option<&NodeState>,
+        name: &str,
+        now: Duration,
+    ) {
+        if events == ClusterEvents::NONE {
+            return;
+        }
+        let (after, nodes) = (self.nodes.state(name), &self.nodes);
+        let change = Change::Node {
+            before,
+            after: after.as_ref(),
+            nodes,
+        };
+        self.queue.changed(events, change, now);
     }
 
     /// Upstream's label of a pod's change, which is not taken in yet.
@@ -445,15 +484,31 @@ impl Scheduler {
     }
 }
 
+/// Classes of what changed of a pod on its node.
+fn updates_of(before: &PodInfo, after: &PodInfo) -> ClusterEvents {
+    let labels = before.pod.metadata.labels != after.pod.metadata.labels;
+    let scaled_down = before.shape.requests.exceed(&after.shape.requests);
+    among(&[
+        (labels, ClusterEvents::POD_LABEL),
+        (scaled_down, ClusterEvents::POD_SCALE_DOWN),
+    ])
+}
+
 fn events_of(change: NodeChange) -> ClusterEvents {
-    let all = [
-        (change.added, ClusterEvents::NODE_ADD),
+    if change.added {
+        return ClusterEvents::NODE_ADD;
+    }
+    among(&[
         (change.allocatable, ClusterEvents::NODE_ALLOCATABLE),
         (change.labels, ClusterEvents::NODE_LABEL),
         (change.taints, ClusterEvents::NODE_TAINT),
         (change.features, ClusterEvents::NODE_FEATURES),
-    ];
-    all.into_iter()
-        .filter(|(is, _)| *is)
-        .fold(ClusterEvents::NONE, |all, (_, event)| all.and(event))
+        (change.conditions, ClusterEvents::NODE_CONDITION),
+        (change.annotations, ClusterEvents::NODE_ANNOTATION),
+    ])
+}
+
+fn among(all: &[(bool, ClusterEvents)]) -> ClusterEvents {
+    let happened = all.iter().filter(|(is, _)| *is);
+    happened.fold(ClusterEvents::NONE, |all, (_, event)| all.and(*event))
 }

@@ -1,10 +1,13 @@
 //! `nodeSelector` and node affinity, that of the pod and that which its profile adds.
 
 use crate::config::args::NodeAffinityArgs;
-use crate::framework::{ClusterEvents, Cycle, Filter, NodeNames, Normalize, Plugin, Rejection, Score};
+use crate::framework::{
+    Change, ClusterEvents, Cycle, Filter, NodeNames, NodeState, Normalize, Plugin, Rejection, Score,
+};
 use crate::node_terms::NodeTermIndex;
 use crate::nodes::{NodeId, NodeTable};
-use crate::object::{NodeSelectorTerm, PreferredSchedulingTerm};
+use crate::object::{Labels, NodeSelectorTerm, PreferredSchedulingTerm};
+use crate::pod::PodInfo;
 use std::collections::BTreeSet;
 
 #[derive(Debug)]
@@ -38,8 +41,7 @@ impl NodeAffinity {
 }
 
 impl Added {
-    fn admits(&self, nodes: &NodeTable, node: NodeId) -> bool {
-        let (name, labels) = (&nodes.names[node], &nodes.labels[node]);
+    fn admits(&self, name: &str, labels: &Labels) -> bool {
         self.required.as_ref().is_none_or(|(terms, index)| {
             let mut candidates = index.candidates(name, labels);
             candidates.any(|id| index.matches(id, &terms[id], name, labels))
@@ -64,6 +66,26 @@ impl Plugin for NodeAffinity {
         ClusterEvents::NODE_ADD
             .and(ClusterEvents::NODE_LABEL)
             .and(ClusterEvents::POD_SELF)
+    }
+
+    /// A node helps that is admitted and was not.
+    fn may_help(&self, pod: &PodInfo, change: Change<'_>) -> bool {
+        let (before, after) = match change {
+            Change::Own(before) => {
+                let (own, before) = (&pod.shape, &before.shape);
+                return own.node_selector != before.node_selector
+                    || own.node_affinity != before.node_affinity;
+            }
+            Change::Node {
+                before,
+                after: Some(after),
+                ..
+            } => (before, after),
+            _ => return true,
+        };
+        let added = |node: &NodeState| self.added.admits(&node.name, &node.labels);
+        let admitted = |node: &NodeState| Some(added(node) && pod.shape.admits_if_short(node)?);
+        added(after) && admitted(after) != Some(false) && before.and_then(admitted) != Some(true)
     }
 
     /// Returns the nodes that the required terms name, where every term names some: only those need to be tried (the
@@ -95,7 +117,10 @@ impl Plugin for NodeAffinity {
             return None;
         }
         Some(Box::new(move |node: NodeId| {
-            if !self.added.admits(cycle.nodes, node) {
+            if !self
+                .added
+                .admits(&cycle.nodes.names[node], &cycle.nodes.labels[node])
+            {
                 let reason = "node(s) didn't match scheduler-enforced node affinity";
                 return Err(Rejection::unresolvable(reason));
             }

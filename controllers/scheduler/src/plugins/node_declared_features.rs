@@ -1,7 +1,8 @@
 //! A pod goes to nodes that declare the features which it needs.
 
-use crate::framework::{ClusterEvents, Cycle, Filter, Plugin, Rejection};
+use crate::framework::{Change, ClusterEvents, Cycle, Filter, Plugin, Rejection};
 use crate::nodes::NodeId;
+use crate::pod::PodInfo;
 
 #[derive(Debug)]
 pub(super) struct NodeDeclaredFeatures;
@@ -15,6 +16,13 @@ impl Plugin for NodeDeclaredFeatures {
         ClusterEvents::NODE_ADD
             .and(ClusterEvents::NODE_FEATURES)
             .and(ClusterEvents::POD_SELF)
+    }
+
+    fn may_help(&self, pod: &PodInfo, change: Change<'_>) -> bool {
+        match change {
+            Change::Own(before) => before.shape.needed_features != pod.shape.needed_features,
+            _ => true,
+        }
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {

@@ -1,7 +1,11 @@
 //! Two pods cannot have the same host port on one node.
 
-use crate::framework::{ClusterEvents, Cycle, Filter, Plugin, Rejection};
+use crate::framework::{Change, ClusterEvents, Cycle, Filter, Plugin, Rejection};
 use crate::nodes::NodeId;
+use crate::pod::PodInfo;
+
+/// Pairs of ports that are compared when a pod is gone.
+const MOST_PAIRS: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct NodePorts;
@@ -13,6 +17,19 @@ impl Plugin for NodePorts {
 
     fn requeue_on(&self) -> ClusterEvents {
         ClusterEvents::POD_GONE.and(ClusterEvents::NODE_ADD)
+    }
+
+    /// A pod that is gone helps where it had a port that the pod wants.
+    fn may_help(&self, pod: &PodInfo, change: Change<'_>) -> bool {
+        let Change::Placed {
+            before: Some(gone), ..
+        } = change
+        else {
+            return true;
+        };
+        let (wanted, freed) = (&pod.shape.ports, &gone.shape.ports);
+        let is_freed = |port| freed.iter().any(|own| own.conflicts_with(port));
+        wanted.len().saturating_mul(freed.len()) > MOST_PAIRS || wanted.iter().any(is_freed)
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {

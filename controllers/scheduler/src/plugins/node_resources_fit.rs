@@ -3,9 +3,11 @@
 
 use super::resource_allocation::{Rated, free_percent, percent};
 use crate::config::args::{NodeResourcesFitArgs, ScoringStrategy, ShapePoint, score_on};
-use crate::framework::{ClusterEvents, Cycle, Filter, Plugin, Rejection, Score};
+use crate::framework::{Change, ClusterEvents, Cycle, Filter, NodeState, Plugin, Rejection, Score};
 use crate::nodes::{NodeId, NodeTable};
-use crate::pod::Shape;
+use crate::pod::{PodInfo, Shape};
+use crate::resources::Resources;
+use crate::short_lists::FEW;
 use std::borrow::Cow;
 
 #[derive(Debug)]
@@ -53,10 +55,37 @@ impl Plugin for NodeResourcesFit {
 
     fn requeue_on(&self) -> ClusterEvents {
         ClusterEvents::POD_GONE
+            .and(ClusterEvents::POD_SCALE_DOWN)
             .and(ClusterEvents::NODE_ADD)
             .and(ClusterEvents::NODE_ALLOCATABLE)
             .and(ClusterEvents::POD_SELF)
             .and(ClusterEvents::CLASS_RESOURCE)
+    }
+
+    /// A pod that is gone always helps, one that wants less where it is less of what the pod wants, and a node where the pod
+    /// has room on it while it is empty, which it had not before.
+    fn may_help(&self, pod: &PodInfo, change: Change<'_>) -> bool {
+        let requests = &pod.shape.requests;
+        match change {
+            Change::Own(before) => before.shape.requests.exceed(requests),
+            Change::Placed {
+                before: Some(before),
+                after: Some(after),
+                ..
+            } => any_of(requests, &after.shape.requests, &before.shape.requests),
+            Change::Node {
+                before,
+                after: Some(after),
+                nodes,
+            } => {
+                let is_more = |own: &NodeState| {
+                    own.allowed_pods < after.allowed_pods
+                        || any_of(requests, &own.allocatable, &after.allocatable)
+                };
+                self.fits_empty(requests, after, nodes) && before.is_none_or(is_more)
+            }
+            _ => true,
+        }
     }
 
     fn filter<'a>(&'a self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
@@ -84,8 +113,26 @@ impl Plugin for NodeResourcesFit {
 
 /// Reports whether a class of devices serves the resource, which the node has from no device plugin.
 fn by_devices(name: &str, nodes: &NodeTable, node: NodeId) -> bool {
-    let own = nodes.allocatable_scalars[node].get(name);
+    is_by_devices(name, nodes, nodes.allocatable_scalars[node].get(name))
+}
+
+fn is_by_devices(name: &str, nodes: &NodeTable, own: Option<&i64>) -> bool {
     own.is_none_or(|amount| *amount <= 0) && nodes.devices.classes.of_resource(name).is_some()
+}
+
+/// Reports whether there is more of a resource that is requested.
+fn any_of(requests: &Resources, less: &Resources, more: &Resources) -> bool {
+    let is_more = |request: i64, less: i64, more: i64| request > 0 && less < more;
+    let mut scalars = requests.scalars.iter();
+    is_more(requests.milli_cpu, less.milli_cpu, more.milli_cpu)
+        || is_more(requests.memory, less.memory, more.memory)
+        || is_more(
+            requests.ephemeral_storage,
+            less.ephemeral_storage,
+            more.ephemeral_storage,
+        )
+        || requests.scalars.len() > FEW
+        || scalars.any(|(name, request)| is_more(*request, less.scalar(name), more.scalar(name)))
 }
 
 /// The weighted mean of the resources' scores, rounded down.
@@ -128,6 +175,25 @@ fn by_ratio(rated: &[Rated], points: &[ShapePoint], shape: &Shape, nodes: &NodeT
 }
 
 impl NodeResourcesFit {
+    /// Reports whether the node has room for the requests while no pod is on it.
+    fn fits_empty(&self, requests: &Resources, node: &NodeState, nodes: &NodeTable) -> bool {
+        let own = &node.allocatable;
+        let scalars = || {
+            let wanted = requests.scalars.iter().filter(|(name, request)| {
+                let is_by_devices = || is_by_devices(name, nodes, own.scalars.get(*name));
+                **request > 0 && !self.ignores(name) && !is_by_devices()
+            });
+            wanted
+                .take(FEW)
+                .all(|(name, request)| *request <= own.scalar(name))
+        };
+        node.allowed_pods > 0
+            && requests.milli_cpu <= own.milli_cpu
+            && requests.memory <= own.memory
+            && requests.ephemeral_storage <= own.ephemeral_storage
+            && scalars()
+    }
+
     /// The common case without making words.
     fn fits(&self, shape: &Shape, nodes: &NodeTable, node: NodeId) -> bool {
         let requests = &shape.requests;

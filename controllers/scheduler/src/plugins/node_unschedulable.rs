@@ -1,8 +1,9 @@
 //! Cordoned nodes take only pods that tolerate the taint of being cordoned.
 
-use crate::framework::{ClusterEvents, Cycle, Filter, Plugin, Rejection};
+use crate::framework::{Change, ClusterEvents, Cycle, Filter, Plugin, Rejection};
 use crate::nodes::NodeId;
 use crate::object::Taint;
+use crate::pod::PodInfo;
 use std::cell::OnceCell;
 
 #[derive(Debug)]
@@ -19,6 +20,19 @@ impl Plugin for NodeUnschedulable {
             .and(ClusterEvents::POD_SELF)
     }
 
+    /// A node helps that is cordoned no longer, and a toleration of the taint of cordoned nodes.
+    fn may_help(&self, pod: &PodInfo, change: Change<'_>) -> bool {
+        match change {
+            Change::Own(_) => pod.shape.tolerates_if_short(std::iter::once(&cordon())) != Some(false),
+            Change::Node {
+                before,
+                after: Some(after),
+                ..
+            } => !after.unschedulable && before.is_none_or(|own| own.unschedulable),
+            _ => true,
+        }
+    }
+
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
         let tolerated = OnceCell::new();
         Some(Box::new(move |node: NodeId| {
@@ -31,9 +45,13 @@ impl Plugin for NodeUnschedulable {
 }
 
 fn tolerates_cordon(cycle: Cycle<'_>) -> bool {
-    cycle.attempt.tolerates(&Taint {
+    cycle.attempt.tolerates(&cordon())
+}
+
+fn cordon() -> Taint {
+    Taint {
         key: "node.kubernetes.io/unschedulable".into(),
         effect: "NoSchedule".into(),
         ..Taint::default()
-    })
+    }
 }

@@ -1,7 +1,8 @@
 //! Taints keep intolerant pods away; the softer ones only make a node less welcome.
 
-use crate::framework::{ClusterEvents, Cycle, Filter, Normalize, Plugin, Rejection, Score};
+use crate::framework::{Change, ClusterEvents, Cycle, Filter, Normalize, Plugin, Rejection, Score};
 use crate::nodes::NodeId;
+use crate::pod::PodInfo;
 
 #[derive(Debug)]
 pub(super) struct TaintToleration;
@@ -15,6 +16,21 @@ impl Plugin for TaintToleration {
         ClusterEvents::NODE_ADD
             .and(ClusterEvents::NODE_TAINT)
             .and(ClusterEvents::POD_SELF)
+    }
+
+    fn may_help(&self, pod: &PodInfo, change: Change<'_>) -> bool {
+        match change {
+            Change::Own(before) => before.shape.tolerations != pod.shape.tolerations,
+            Change::Node {
+                before,
+                after: Some(after),
+                ..
+            } => {
+                let could_enter = before.and_then(|own| pod.shape.may_enter_if_short(own));
+                could_enter != Some(true) && pod.shape.may_enter_if_short(after) != Some(false)
+            }
+            _ => true,
+        }
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {

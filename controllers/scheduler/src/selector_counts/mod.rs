@@ -16,7 +16,7 @@ use crate::pod::PodInfo;
 pub use crate::pod_terms::{Namespaces, OwnedTerm, PodSelector, Term, TermKind};
 use crate::sparse_column::{NOTHING, SparseColumn};
 use index::SelectorIndex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tallies::{Selecting, Tallies};
 
@@ -70,6 +70,8 @@ pub struct SelectorCounts {
     counters: Tallies<CounterKey, Use>,
     terms: Tallies<OwnedTerm, ()>,
     terms_version: u64,
+    /// Numbers of terms of required anti-affinity by topology key.
+    avoiding_keys: BTreeMap<Box<str>, usize>,
     uses: u64,
     /// Bytes of all counters together.
     bytes: usize,
@@ -96,6 +98,10 @@ impl SelectorCounts {
         for term in terms {
             let id = self.terms.id(term).unwrap_or_else(|| {
                 self.terms_version += 1;
+                if term.0 == TermKind::RequiredAntiAffinity {
+                    let key = term.1.topology_key.clone();
+                    *self.avoiding_keys.entry(key).or_default() += 1;
+                }
                 self.terms.insert(Arc::clone(term), ())
             });
             let Some(tally) = self.terms.get_mut(id) else {
@@ -105,8 +111,26 @@ impl SelectorCounts {
             if tally.by_node.is_empty() {
                 self.terms_version += 1;
                 self.terms.remove(id);
+                self.avoids_no_more(term);
             }
         }
+    }
+
+    fn avoids_no_more(&mut self, term: &OwnedTerm) {
+        let key = &term.1.topology_key;
+        if term.0 == TermKind::RequiredAntiAffinity
+            && let Some(count) = self.avoiding_keys.get_mut(key)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.avoiding_keys.remove(key);
+            }
+        }
+    }
+
+    /// Topology keys of the terms of required anti-affinity that pods on nodes have.
+    pub(crate) fn avoiding_keys(&self) -> impl Iterator<Item = &str> {
+        self.avoiding_keys.keys().map(|key| &**key)
     }
 
     /// The counters of these keys. Those that are not there are made by one walk over the pods of the namespaces they are

@@ -30,6 +30,7 @@ mod long_terms;
 mod node_facts;
 mod nominations;
 mod profiles;
+mod queueing_hints;
 mod sparse_counts;
 mod turns;
 mod upstream_preemption;

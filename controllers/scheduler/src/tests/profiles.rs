@@ -14,7 +14,7 @@ pub(super) fn configuration(rest: Value) -> Configuration {
 }
 
 /// A profile with arguments of one plugin, whose score alone counts where `alone`.
-fn with_args(plugin: &str, args: Value, alone: bool) -> Configuration {
+pub(super) fn with_args(plugin: &str, args: Value, alone: bool) -> Configuration {
     let score = match alone {
         true => json!({"disabled": [{"name": "*"}], "enabled": [{"name": plugin}]}),
         false => json!({}),

@@ -5,10 +5,13 @@
 //! constraints gets upstream's system defaults, with the selectors of its services and its owner.
 
 mod domains;
+mod hints;
 
 use crate::attempt::{Attempt, bounded};
 use crate::config::args::PodTopologySpreadArgs;
-use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope};
+use crate::framework::{
+    Change, ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope,
+};
 use crate::nodes::{NodeId, NodeTable};
 use crate::object::{LabelSelector, Requirement, TopologySpreadConstraint};
 use crate::pod::PodInfo;
@@ -37,8 +40,16 @@ impl PodTopologySpread {
 
     /// Constraints of the pod, or else those of its profile with the selectors of its services and its owner.
     fn constraints(&self, attempt: &Attempt, nodes: &NodeTable, action: &str) -> Vec<Constraint> {
-        let pod = attempt.pod();
-        let own = attempt.spread_constraints();
+        self.constraints_of(attempt.pod(), attempt.spread_constraints(), nodes, action)
+    }
+
+    fn constraints_of(
+        &self,
+        pod: &PodInfo,
+        own: &[TopologySpreadConstraint],
+        nodes: &NodeTable,
+        action: &str,
+    ) -> Vec<Constraint> {
         if !own.is_empty() {
             let own = own.iter().filter(|one| *one.when_unsatisfiable == *action);
             return own
@@ -109,6 +120,10 @@ impl Plugin for PodTopologySpread {
             .and(ClusterEvents::NODE_LABEL)
             .and(ClusterEvents::NODE_TAINT)
             .and(ClusterEvents::POD_SELF)
+    }
+
+    fn may_help(&self, pod: &PodInfo, change: Change<'_>) -> bool {
+        hints::may_help(self, pod, change)
     }
 
     fn node_names(&self, cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {

@@ -3,10 +3,15 @@
 //! Four questions, each answered by counters summed over topologies: do pods that my required terms select run
 //! there; do pods that I must avoid; do pods that must avoid me; and how much do both sides like each other.
 
+mod hints;
+
 use crate::attempt::{Attempt, ROWS_A_STEP, TermCounters, bounded};
 use crate::config::args::InterPodAffinityArgs;
-use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope};
+use crate::framework::{
+    Change, ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, NodeNames, Plugin, Rejection, Scope,
+};
 use crate::nodes::{NodeId, NodeTable};
+use crate::pod::PodInfo;
 use crate::selector_counts::{CounterKey, OwnedTerm, Term, TermKind};
 use crate::sparse_column::SparseColumn;
 use crate::topology::Topology;
@@ -52,6 +57,11 @@ impl Plugin for InterPodAffinity {
             .and(ClusterEvents::NODE_ADD)
             .and(ClusterEvents::NODE_LABEL)
             .and(ClusterEvents::NAMESPACE_LABEL)
+            .and(ClusterEvents::POD_SELF)
+    }
+
+    fn may_help(&self, pod: &PodInfo, change: Change<'_>) -> bool {
+        hints::may_help(pod, change)
     }
 
     fn node_names(&self, cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {
