@@ -53,7 +53,7 @@ impl Answer {
         let flags = 0x80 | if authoritative { AUTHORITATIVE } else { 0 } | u8::from(query.recursion);
         bytes.extend([flags, 0x80 | code, 0, 1, 0, 0, 0, 0, 0, 0]);
         bytes.extend(&query.question);
-        // Room for the OPT record is set aside.
+        // 11 bytes are reserved for the OPT record: the root's name, type, class, TTL and length.
         let limit = if query.edns { limit - 11 } else { limit };
         Self {
             bytes,
@@ -75,18 +75,19 @@ impl Answer {
         let length_at = self.bytes.len();
         self.bytes.extend([0, 0]);
         write_data(&mut self.bytes, record);
+        // The length comes before data whose size is known only once it is written.
         let length = u16::try_from(self.bytes.len() - length_at - 2).unwrap_or(0);
         self.bytes[length_at..length_at + 2].copy_from_slice(&length.to_be_bytes());
         if self.bytes.len() > self.limit {
             self.bytes.truncate(start);
-            // What is additional may be missing without a word.
+            // RFC 2181, 9: missing additional records do not set TC; a client would repeat over TCP for nothing.
             self.truncated |= section != Section::Additional;
         } else {
             self.counts[section as usize] += 1;
         }
     }
 
-    /// Says that something was left out: the client asks again over a connection.
+    /// Sets the TC bit, after which the client repeats its question over TCP.
     pub fn cut(mut self) -> Self {
         self.truncated = true;
         self

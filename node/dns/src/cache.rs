@@ -19,7 +19,7 @@ const MAX_ENTRIES: usize = 9984;
 /// Bytes of each half.
 const MAX_BYTES: usize = 8 << 20;
 
-/// A question as it is asked of others.
+/// A question as name servers receive it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     /// Lower case, without the last dot.
@@ -35,7 +35,7 @@ pub struct Key {
 pub struct Reply {
     pub bytes: Box<[u8]>,
     ttls: Box<[usize]>,
-    /// Time for which it may be given again; zero for not at all.
+    /// Time for which it may be served from the cache; zero if not at all.
     pub lifetime: Duration,
 }
 
@@ -56,6 +56,7 @@ impl Reply {
                 let data = bytes.get(fixed + 10..fixed + 10 + length)?;
                 at = fixed + 10 + length;
                 let kind_of = read_u16(&bytes, fixed)?;
+                // The TTL field of OPT has flags (RFC 6891, 6.1.3): it must neither age nor bound the lifetime.
                 if kind_of == kind::OPT {
                     continue;
                 }
@@ -63,6 +64,8 @@ impl Reply {
                 shortest = shortest.min(read_u32(&bytes, fixed + 4)?);
                 if section == 1 && kind_of == kind::SOA {
                     let minimum = data.last_chunk().map(|last| u32::from_be_bytes(*last))?;
+                    // RFC 2308, 5: a denial lives for the smaller one of the SOA's TTL and its MINIMUM field,
+                    // which is last.
                     shortest = shortest.min(minimum);
                     denied = true;
                 }
@@ -80,6 +83,8 @@ impl Reply {
         Some(Self {
             bytes: bytes.into(),
             ttls: ttls.into(),
+            // A part of an answer must not be served as the whole; the question over TCP gets an entry of its
+            // own.
             lifetime: if truncated { Duration::ZERO } else { lifetime },
         })
     }
@@ -139,6 +144,7 @@ impl Cache {
         } else {
             (&mut self.found, &mut self.denied)
         };
+        // One half per key: `get` prefers found names, and an old one would hide the denial until it expires.
         other.forget(&key);
         half.put(Arc::new(key), reply, now);
     }
@@ -148,7 +154,7 @@ impl Half {
     fn put(&mut self, key: Arc<Key>, reply: Arc<Reply>, now: Duration) {
         self.bytes += size(&key, &reply);
         if let Some((old, _)) = self.entries.insert(Arc::clone(&key), (reply, now)) {
-            // It keeps its place in the order.
+            // The key stays where it is in `order`, which has every key once; a second one would count its bytes twice.
             self.bytes -= size(&key, &old);
         } else {
             self.order.push_back(key);

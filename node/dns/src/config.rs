@@ -16,7 +16,7 @@ pub struct DnsConfig {
     pub port: u16,
     /// Servers that resolve other names, in order; with none such queries are refused.
     pub upstream: Vec<SocketAddr>,
-    /// The file that names them; when it changes they do. `None`: they stay.
+    /// The file that names them, followed while the server runs; `None` if they are fixed.
     pub resolv_conf: Option<PathBuf>,
     /// File in which the zone is saved for the next start; `None` saves nothing.
     pub saved_zone: Option<PathBuf>,
@@ -35,6 +35,7 @@ pub fn name_servers(resolv_conf: &str, own: Ipv4Addr) -> Vec<SocketAddr> {
     let addresses = servers.filter_map(|server| server.parse().ok());
     let others = addresses.filter(|address: &std::net::IpAddr| *address != own);
     others
+        // As glibc's resolver (`MAXNS`): servers beyond the third are never used on the host either.
         .take(MAX_UPSTREAM)
         .map(|address| SocketAddr::new(address, 53))
         .collect()

@@ -23,20 +23,20 @@ use std::time::Duration;
 /// Our table of the kernel's rules.
 const TABLE: &str = "knarr-dns";
 const GUARDED: &[Table] = &[Table::ip(TABLE)];
-/// Questions over UDP of one address in a second; what comes beyond them is lost, as where a network is busy.
+/// Questions over UDP for each client address and second; the kernel drops those beyond, as a busy network does.
 const QUESTIONS_PER_SECOND: u32 = 3_000;
-/// Addresses whose questions are counted at once, pods and others; those beyond it are not bounded.
+/// Client addresses whose rate is limited at once (size of the kernel's set); clients beyond them are not limited.
 const ASKERS_MAX: u32 = 4_096;
 /// Pause between attempts to listen.
 const RETRY: Duration = Duration::from_millis(500);
-/// The address goes with links and by other hands; it is looked at this often.
+/// Interval of checks of the address: other programs remove it, or the link that has it.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Pause between two writes of the zone; what changed since the last is missing after a crash, until the API server delivers it.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 /// For this long after a start a name that the saved zone lacks may be one that came after it was saved; later, with the
 /// API server still away, what the zone lacks does not exist. Shorter than a question waits.
 const SAVED_IS_DOUBTED: Duration = Duration::from_secs(3);
-/// Pause between two looks at the resolver configuration.
+/// Interval of reads of the resolver configuration.
 const RESOLV_CONF_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_RESOLV_CONF: u64 = 64 << 10;
 
@@ -65,6 +65,8 @@ fn run(
         let zone = Arc::new(RwLock::new(Zone::new(&config.cluster_domain)));
         let forwarder = Forwarder::new(&config.upstream, runtime.clone());
         let server = Server::new(Arc::clone(&zone), Arc::clone(&forwarder), runtime.clone());
+        // A task of its own, started before the sockets: the saved zone is loaded while the address is being
+        // made.
         let keep = follow_zone(config.clone(), zone, views, runtime.clone());
         let followed = runtime.spawn("dns zone", keep);
         if let Some(path) = config.resolv_conf.clone() {
@@ -78,6 +80,8 @@ fn run(
             runtime.spawn("dns address", keep).detach();
         }
         tokio::select! { biased;
+            // Without its watches the server would serve an ever older zone and look healthy; the supervisor
+            // restarts it.
             _ = followed => Err("the watches of services ended".to_owned()),
             () = listen(&server, &config, &runtime) => Ok(()),
         }
@@ -114,6 +118,8 @@ async fn keep_zone(
     runtime: Runtime,
 ) {
     let synced = || futures::future::join(services.synced(), slices.synced());
+    // A deadline, as an API server that stays away would keep every mistyped name waiting. Without a saved zone
+    // nothing is complete before it answers.
     if saved && runtime.timeout(SAVED_IS_DOUBTED, synced()).await.is_err() {
         zone.write()
             .expect("nothing panics while it is held")
@@ -122,6 +128,7 @@ async fn keep_zone(
     synced().await;
     let keeper = Keeper::new(Arc::clone(&zone), runtime.clone());
     let following = Arc::new(Following::new(keeper, services, slices, runtime.clone()));
+    // Subscribed before the first pass: changes during it are queued and not lost.
     let _subscriptions = following.follow();
     following.catch_up(&zone).await;
     zone.write()
@@ -144,6 +151,8 @@ async fn load_saved(path: PathBuf, domain: &str, zone: &RwLock<Zone>, runtime: &
             tracing::info!(services = loaded.services().count(), "serving the saved zone");
             zone.write()
                 .expect("nothing panics while it is held")
+                // Not marked complete: services that were created after the save are unknown, and unknown names
+                // are not denied.
                 .adopt(loaded);
             return true;
         }
@@ -213,9 +222,12 @@ async fn maintain_rules(exec: Arc<dyn Exec>, address: Ipv4Addr, runtime: Runtime
             if let Err(error) = &outcome {
                 tracing::warn!(%error, "the rules of the cluster's DNS address were not written");
             }
+            // An unreadable guard is taken for undisturbed: else the rules would be written every half second.
             written = outcome.is_ok() && guard.settle().unwrap_or(true);
         }
         let pause = if written { LOOK_AGAIN } else { RETRY };
+        // A timeout is the quiet case: only a disturbed guard makes the rules be written again; the address is
+        // set again in any case.
         let looked = runtime.timeout(pause, guard.disturbed()).await;
         written = written && looked.is_err();
     }

@@ -1,7 +1,7 @@
-//! Takes changes of services and slices in: one service at a time, namespaces in turn.
+//! Applies changes of services and slices: one service at a time, namespaces in turn.
 //!
-//! A change puts its service in line. The names of a service are made once for all the changes that came meanwhile, and a
-//! namespace whose services take long rests between them, so that new names of others wait for one service at most.
+//! A change puts its service into a fair queue. The names of a service are made once for all the changes that came meanwhile, and a
+//! namespace whose services take long has a cooldown between them, so that new names of others wait for one service at most.
 
 use crate::keeper::Keeper;
 use crate::zone::Zone;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 const HELD: &str = "nothing panics while it is held";
-/// Records that are made where the task runs: some milliseconds.
+/// Records up to which a service is computed on the task's own thread (some milliseconds); more go to a thread for blocking work.
 const LIGHT: usize = 1_024;
 
 /// Services and slices, and the keeper that writes their names.
@@ -41,15 +41,17 @@ impl Following {
         }
     }
 
-    /// Puts services in line: those that are there, and each with every change of it or of its slices.
+    /// Queues all services, and then each with every change of it or of its slices.
     pub(crate) fn follow(self: &Arc<Self>) -> (Subscription, Subscription) {
         let (of_services, of_slices) = (Arc::clone(self), Arc::clone(self));
         let services = self.services.on_change(move |change| {
             of_services.turns.add(&change.key().to_string());
         });
         let slices = self.slices.on_change(move |change| {
+            // Many slice updates change only what the projection leaves out (annotations, a trigger time).
             let same = matches!((&change.old, &change.new), (Some(old), Some(new)) if old.projection == new.projection);
             if !same {
+                // Both sides: a slice whose label moved takes names from one service and gives them to another.
                 let sides = change.sides().filter(|side| !side.service.is_empty());
                 sides.for_each(|side| of_slices.turns.add(&side.service));
             }
@@ -57,8 +59,8 @@ impl Following {
         (services, slices)
     }
 
-    /// Makes the names of all services that are in line now, whichever namespaces rest, and removes those of services of the last
-    /// run that are no more.
+    /// Computes the names of all services that are queued now, cooldowns ignored, and removes those of services of the last
+    /// run that are deleted since.
     pub(crate) async fn catch_up(self: &Arc<Self>, zone: &RwLock<Zone>) {
         for service in zone.read().expect(HELD).services() {
             self.turns.add(&service.to_string());
@@ -70,11 +72,12 @@ impl Following {
             };
             left.remove(&turn.object);
             self.renew(turn).await;
+            // A long queue must not keep the questions on the same runtime waiting.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Makes names anew for as long as it is polled.
+    /// Processes the queue for as long as it is polled.
     pub(crate) async fn keep_current(self: &Arc<Self>) {
         loop {
             let turn = self.turns.next().await;
@@ -83,12 +86,13 @@ impl Following {
         }
     }
 
-    /// Makes the names of a service anew. One service after the other: what was read last is what is written last.
+    /// Computes the names of a service. One service after the other, so that the newest state read is also the last written.
     async fn renew(self: &Arc<Self>, turn: Turn) {
         let Some((namespace, name)) = turn.object.split_once('/') else {
             return;
         };
         let key = ObjectKey::new(namespace, name);
+        // Queued only because other services had given up records, which still others may have taken since.
         if !turn.changed && !self.keeper.lock().expect(HELD).is_due(&key) {
             return;
         }
@@ -101,6 +105,7 @@ impl Following {
             let set = self.runtime.blocking(move || own.set(&key)).await;
             set.unwrap_or_default()
         };
+        // What this service released may be enough for others of its namespace that were cut.
         let due = self.keeper.lock().expect(HELD).due();
         due.iter()
             .for_each(|other| self.turns.add_due(&other.to_string()));

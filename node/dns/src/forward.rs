@@ -1,4 +1,4 @@
-//! Names that are not the cluster's: asked of other name servers, each once at a time, and remembered ([`cache`]).
+//! Names outside of the cluster: forwarded to other name servers, each question once at a time, and cached ([`cache`]).
 //!
 //! [`cache`]: crate::cache
 
@@ -36,7 +36,7 @@ impl Forwarder {
         })
     }
 
-    /// Other servers from now on; what is known about the present ones stays where they stay the same.
+    /// Replaces the name servers. An equal list changes nothing, so that what is known about failing ones is kept.
     pub fn set_upstream(&self, addresses: &[SocketAddr]) {
         let mut upstream = self.upstream.write().expect("nothing panics while it is held");
         if !upstream.addresses().eq(addresses.iter().copied()) {
@@ -45,8 +45,9 @@ impl Forwarder {
         }
     }
 
-    /// The answer where it needs no waiting: remembered, or refused.
+    /// Returns an answer that needs no other server: a cached one, or a refusal.
     pub fn at_once(&self, query: &Query, limit: usize) -> Option<Vec<u8>> {
+        // The forwarder relays single messages; a zone transfer is a stream of them.
         if matches!(query.kind, kind::AXFR | kind::IXFR) || self.upstream().is_empty() {
             return Some(Answer::new(query, code::REFUSED, false, limit).finish(query));
         }
@@ -71,6 +72,7 @@ impl Forwarder {
             name: target.into(),
             kind: query.kind,
             edns: true,
+            // Only addresses are taken from it, so the question is the same for all clients and cached once.
             dnssec_ok: false,
             checking_disabled: false,
         };
@@ -86,12 +88,16 @@ impl Forwarder {
     async fn reply(self: &Arc<Self>, key: Key) -> Option<Arc<Reply>> {
         let exchange = {
             let mut in_flight = self.in_flight.lock().expect("nothing panics while it is held");
+            // The cache is read under the lock of `in_flight`: `exchange` fills one and leaves the other under
+            // it, so that no question falls in between and is sent twice.
             let now = self.runtime.monotonic();
             if let Some((reply, _)) = self.cache().get(&key, now) {
                 return Some(reply);
             }
             in_flight
                 .entry(key.clone())
+                // `Shared`: the first waiter that is still polled drives the exchange, so a client that leaves
+                // does not end it for others.
                 .or_insert_with(|| Arc::clone(self).exchange(key).boxed().shared())
                 .clone()
         };
@@ -104,7 +110,10 @@ impl Forwarder {
         let reply = answer.and_then(Reply::read).map(Arc::new);
         let now = self.runtime.monotonic();
         let mut in_flight = self.in_flight.lock().expect("nothing panics while it is held");
+        // Failures are cached too (RFC 9520), or a zone whose servers are down costs an exchange for every
+        // packet.
         let kept = reply.clone().unwrap_or_else(|| Arc::new(failure(&key)));
+        // Both under the lock of `in_flight`: see `reply`.
         self.cache().put(key.clone(), kept, now);
         in_flight.remove(&key);
         reply
@@ -150,6 +159,8 @@ fn render(bytes: &[u8], query: &Query, limit: usize) -> Vec<u8> {
     }
     let mut out = bytes.to_vec();
     out[..2].copy_from_slice(&query.id.to_be_bytes());
+    // The answer is shared by clients that did and did not set RD; each gets its own bit, id and letter case
+    // (DNS 0x20).
     out[2] = out[2] & !1 | u8::from(query.recursion);
     out[question].copy_from_slice(&query.question);
     out

@@ -25,7 +25,7 @@ const SHORT: Family = Family::new(
 );
 const RECORDS: Family = Family::new("knarr_dns_records", "DNS records of services on this node.", &[]);
 
-/// Services that are named in the log in a window of time; the metric has all of them.
+/// Log lines in a window of time; the metric has all services.
 const SAID: (u32, Duration) = (20, Duration::from_secs(600));
 
 const HELD: &str = "nothing panics while it is held";
@@ -55,6 +55,7 @@ impl Keeper {
         let mut shares = NamespaceShares::new(BOUNDS);
         let domain = {
             let zone = zone.read().expect(HELD);
+            // Services of the saved zone count against their namespaces from the start.
             for (key, brought) in zone.brought_by_service() {
                 let (has, needs) = (brought.len(), brought.len());
                 shares.set(&key.to_string(), 0, Part { has, needs });
@@ -85,7 +86,7 @@ impl Keeper {
         }
     }
 
-    /// A service is this one now, with these slices. The zone is held for what changes alone.
+    /// Sets a service and its slices; `None` if it is deleted. The zone is locked only while the difference is applied.
     pub(crate) fn set<'a>(
         &mut self,
         key: &ObjectKey,
@@ -93,6 +94,7 @@ impl Keeper {
         slices: impl Iterator<Item = &'a Slice>,
     ) {
         let object = key.to_string();
+        // Cloned (an `Arc`) and released: records are computed without the lock, as questions need it.
         let before = self.zone.read().expect(HELD).brought_by(key).cloned();
         let before = before.unwrap_or_default();
         let room = self.shares.lock().expect(HELD).room(&object, before.len());

@@ -79,6 +79,8 @@ pub fn parse(message: &[u8]) -> Result<Query, Unreadable> {
     let kind = read_u16(message, after).ok_or_else(malformed)?;
     let class = read_u16(message, after + 2).ok_or_else(malformed)?;
     let end = after + 4;
+    // OPT is looked for only right behind the question. Clients put nothing else into a query but signatures,
+    // which are behind it.
     let opt = if counts[1] == 0 && counts[2] == 0 && counts[3] > 0 {
         edns(message, end)
     } else {
@@ -92,6 +94,8 @@ pub fn parse(message: &[u8]) -> Result<Query, Unreadable> {
         class,
         question: message[HEADER..end].to_vec(),
         edns: opt.is_some(),
+        // Below 512 counts as 512 (RFC 6891, 6.2.3); above 1232 fragments would be lost on common paths (DNS
+        // flag day 2020).
         udp_size: opt.map_or(PLAIN_UDP, |opt| opt.udp_size.clamp(PLAIN_UDP, MAX_UDP)),
         dnssec_ok: opt.is_some_and(|opt| opt.dnssec_ok),
         checking_disabled: header[3] & 0x10 != 0,
@@ -102,7 +106,7 @@ pub(crate) fn read_u16(message: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]))
 }
 
-/// A question's name; compression has no place in it.
+/// Reads a question's name. Compression is malformed here: there is nothing before it to point at.
 fn read_name(message: &[u8], mut at: usize) -> Option<(String, usize)> {
     let mut name = String::new();
     loop {

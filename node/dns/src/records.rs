@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Records that one service brings; ports, and then endpoints, beyond them have none.
+/// Records of one service at most; ports, and then endpoints, beyond them get none.
 const MAX_OF_SERVICE: usize = 32_768;
 /// Records of an endpoint without its ports.
 const OF_ENDPOINT: usize = 3;
@@ -16,7 +16,7 @@ const OF_ENDPOINT: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Brought {
     pub(crate) records: OwnedRecord,
-    /// Number of records with room enough: as many as there are, or more.
+    /// Number of records without the namespace's bound: as many as there are, or more.
     pub(crate) needs: usize,
 }
 
@@ -48,6 +48,8 @@ pub(crate) fn brought<'a>(
     }
     let mut records = std::mem::take(&mut making.out);
     if !records.is_empty() {
+        // RFC 8020: a name with names below it exists, and is answered without data and not with NXDOMAIN,
+        // which resolvers apply to the whole subtree.
         records.insert((namespace.into(), Record::Exists));
     }
     let needs = if making.cut {
@@ -94,6 +96,8 @@ impl<'a> Making<'a> {
                 self.wanted += OF_ENDPOINT;
                 let with_it = self.out.len() + OF_ENDPOINT;
                 if with_it > self.most {
+                    // Cut by the namespace's share only; the fixed bound does not go away when others shrink,
+                    // so it makes nothing due.
                     self.cut |= with_it <= MAX_OF_SERVICE;
                     let named = slice.ports.iter().filter(|port| !port.name.is_empty());
                     self.wanted += 2 * named.count();
@@ -135,6 +139,8 @@ impl<'a> Making<'a> {
         }
         self.wanted += 2;
         let with_it = self.out.len() + 2;
+        // Ports get half at most: an address of an endpoint is worth more to clients than the SRV records of
+        // another one.
         if with_it > self.most / 2 {
             self.cut |= with_it <= MAX_OF_SERVICE / 2;
             return;

@@ -11,7 +11,7 @@ pub enum Resolution {
     Answer(Vec<u8>),
     /// Not a name of the cluster.
     Forward,
-    /// A name of the cluster that stands for one elsewhere: request that and add what comes.
+    /// An alias in the cluster of a name outside: the caller resolves the target and appends its addresses.
     Follow { target: String },
     /// A name of the cluster of which nothing is known yet.
     Unknown,
@@ -45,6 +45,7 @@ pub fn resolve(zone: &Zone, query: &Query, limit: usize) -> Resolution {
         return alias(zone, query, target, limit);
     }
     let mut answer = Answer::new(query, code::NO_ERROR, true, limit);
+    // The serial changes with every service, so the SOA is made for each answer and no record of the zone.
     if query.kind == kind::SOA && query.name == zone.domain() {
         answer.record(Section::Answer, Owner::Question, &zone.soa());
         return Resolution::Answer(answer.finish(query));
@@ -60,6 +61,8 @@ pub fn resolve(zone: &Zone, query: &Query, limit: usize) -> Resolution {
     }
     for record in &matching {
         if let Record::Srv { target, .. } = record
+            // Additional addresses save a client one question per target; they are dropped first where the
+            // answer is full.
             && let Found::Records(addresses) = zone.find(target)
         {
             let addresses = addresses

@@ -91,6 +91,7 @@ pub fn load(path: &Path, domain: &str) -> Result<Zone, SavedError> {
     std::fs::File::open(path)?
         .take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)?;
+    // One byte more than the bound was read, so that a longer file is noticed.
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_BYTES {
         return Err(SavedError::TooLarge);
     }
@@ -104,6 +105,7 @@ fn encode(zone: &RwLock<Zone>, max_bytes: u64) -> Result<Vec<u8>, SavedError> {
         .brought_by_service()
         .map(|(key, brought)| (brought.len(), key.clone()))
         .collect();
+    // The smallest first: a full file leaves out few large services and not many small ones.
     services.sort_unstable();
     let domain = hold().domain().to_owned();
     let head = |checksum: u32| format!("{FORMAT} {domain} {checksum:08x}\n").into_bytes();
@@ -112,6 +114,8 @@ fn encode(zone: &RwLock<Zone>, max_bytes: u64) -> Result<Vec<u8>, SavedError> {
     let mut lines = Vec::new();
     for (at, (_, key)) in services.iter().enumerate() {
         let before = lines.len();
+        // Locked once per service: a service that went meanwhile is left out, and one that came is in the next
+        // save.
         if let Some(brought) = hold().brought_by(key) {
             write_line(&mut lines, key, brought)?;
         }

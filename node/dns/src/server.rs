@@ -1,5 +1,5 @@
-//! Sockets. One task answers datagrams, names of the cluster and remembered ones at once; what has to be asked
-//! elsewhere or is not known yet, and every connection, gets a task of its own, of which each client has its share
+//! Sockets. One task answers datagrams, names of the cluster and cached ones at once; questions that are forwarded
+//! or wait for the zone, and every connection, get a task of their own, of which each client has a bounded number
 //! ([`SourceSlots`], [`ConnectionSlots`]).
 
 use crate::answer::{Answer, bare, code};
@@ -81,6 +81,8 @@ impl Server {
         loop {
             let (length, client) = match socket.recv_from(&mut buffer).await {
                 Ok(received) => received,
+                // ICMP of an answer to a closed port comes back as an error of the shared socket; it must not
+                // end the service for others.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
                 Err(error) => return Err(error),
             };
@@ -103,6 +105,8 @@ impl Server {
         let share = match self.share(client.ip(), &step) {
             Ok(share) => share,
             Err(refusal) => {
+                // Without waiting: the only task that reads datagrams must not block on a full socket for a
+                // client that is over its limit.
                 let _ = socket.try_send_to(&refusal, client);
                 return;
             }
@@ -141,7 +145,7 @@ impl Server {
             Step::Follow(query, target) => {
                 Some(self.forwarder.follow(&query, &target, limit_of(&query)).await)
             }
-            // A denial would be remembered and believed; a failure is asked again.
+            // Resolvers cache NXDOMAIN and repeat after SERVFAIL; the service may well exist.
             Step::Unknown(query) => Some(failure(&query)),
         }
     }
@@ -220,6 +224,8 @@ impl Server {
                 return Ok(());
             }
             let reading = read_message(&mut stream);
+            // One limit for the whole message: a client that sends a byte at a time does not hold a connection
+            // longer.
             let Ok(message) = self.runtime.timeout(IDLE.min(left), reading).await else {
                 return Ok(());
             };

@@ -38,6 +38,7 @@ impl SourceSlots {
 
     /// A place for this address, unless it holds its share already.
     pub fn take(self: &Arc<Self>, source: IpAddr) -> Option<SourceSlot> {
+        // `::ffff:10.0.0.1` is the same client as `10.0.0.1`.
         let source = source.to_canonical();
         let mut state = self.state.lock().expect("nothing panics while it is held");
         let free = self.total - state.used;

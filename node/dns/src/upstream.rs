@@ -11,13 +11,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-/// A busy machine that runs tests is no name server that is silent.
+/// Unit of the timeouts. Tests have a long one: on a busy machine a slow answer would look like a silent server.
 const UNIT: Duration = Duration::from_secs(if cfg!(test) { 600 } else { 1 });
-/// Time that one server is waited for, in the first round and in the second.
+/// Timeout of one server, in the first round and in the second.
 const PATIENCE: [Duration; 2] = [UNIT, UNIT.saturating_mul(2)];
-/// All rounds together; what resolvers wait for us.
+/// Timeout of all rounds, as resolvers wait no longer for an answer.
 const DEADLINE: Duration = UNIT.saturating_mul(5);
-/// A server that failed is asked after the others for so long.
+/// Time for which a server that failed comes after the others.
 const SUSPECTED: Duration = Duration::from_secs(10);
 /// The largest answer taken over UDP; more than the advertised size.
 const MAX_ANSWER: usize = 4096;
@@ -68,6 +68,8 @@ impl Upstream {
                     }
                 }
                 if last.is_some() {
+                    // A server has answered, with a failure of its own: a second round would bring the same and
+                    // double the wait.
                     return None;
                 }
             }
@@ -80,6 +82,7 @@ impl Upstream {
     fn in_order(&self, runtime: &Runtime) -> Vec<&Server> {
         let now = milliseconds(runtime);
         let mut servers: Vec<&Server> = self.servers.iter().collect();
+        // A stable sort: among servers in the same state the order of `resolv.conf` holds.
         servers.sort_by_key(|server| server.suspected_until.load(Ordering::Relaxed) > now);
         servers
     }
@@ -98,7 +101,7 @@ impl Upstream {
             if answer[2] & TRUNCATED == 0 {
                 return Ok(answer);
             }
-            // A server that answers by datagrams alone has answered.
+            // Some servers answer over UDP only; their truncated answer is better than none.
             Ok(over_tcp(server.address, &message).await.unwrap_or(answer))
         };
         let error: io::Error = match runtime.timeout(patience, ask).await {
@@ -143,6 +146,8 @@ fn answers(question: &[u8], answer: &[u8]) -> bool {
     let repeated = answer.get(HEADER..end);
     answer.len() >= HEADER
         && answer[..2] == question[..2]
+        // Id, response bit and the question itself: together with the random source port what a forger has to
+        // guess.
         && answer[2] & 0x80 != 0
         && read_u16(answer, 4) == Some(1)
         && repeated.is_some_and(|own| own.eq_ignore_ascii_case(&question[HEADER..end]))
@@ -158,6 +163,8 @@ async fn over_udp(server: SocketAddr, message: &[u8]) -> io::Result<Vec<u8>> {
     } else {
         (Ipv6Addr::UNSPECIFIED, 0).into()
     };
+    // A socket for each question: the kernel picks a random port, and `connect` drops datagrams of other
+    // senders (RFC 5452).
     let socket = UdpSocket::bind(any).await?;
     socket.connect(server).await?;
     socket.send(message).await?;

@@ -79,7 +79,7 @@ pub enum Found<'a> {
     Nothing,
     /// A name of the cluster of which nothing is known yet.
     Unknown,
-    /// Not ours to say.
+    /// Outside of the cluster's domain.
     Elsewhere,
 }
 
@@ -126,7 +126,7 @@ impl Zone {
         Arc::clone(&self.complete)
     }
 
-    /// Takes what another zone of this domain has from services.
+    /// Adopts the services' names of another zone of this domain.
     pub(crate) fn adopt(&mut self, other: Self) {
         for (key, brought) in other.by_service {
             self.put(&key, Arc::unwrap_or_clone(brought));

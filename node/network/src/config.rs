@@ -21,7 +21,7 @@ pub struct NetworkConfig {
     pub plugins: PluginFolders,
     /// False where another program brings the network in any case.
     pub is_enabled: bool,
-    /// The file that notes how the host's settings were before.
+    /// File with the host's settings before the agent changed them.
     pub host_settings: PathBuf,
     /// Of pods' links; `None` leaves it to the kernel.
     pub mtu: Option<u32>,

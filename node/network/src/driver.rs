@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const GUARDED: &[Table] = &[Table::ip(TABLE), Table::ip6(TABLE)];
-/// Takes our tables away, whether they are there or not.
+/// Removes our tables. Each is declared first: nft fails to delete a table that does not exist.
 const NO_RULES: &str = "\
 table ip knarr-network
 delete table ip knarr-network
@@ -33,12 +33,12 @@ delete table ip6 knarr-network
 ";
 /// Waits after failures: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// Routes go with links and by other hands; they are looked at this often.
+/// Interval of checks of routes: the kernel drops them with their links, and other programs may.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// Other programs' configurations and plugins are looked for this often.
+/// Interval of searches for other programs' configurations and plugins.
 const LOOK_FOR_OTHERS: Duration = Duration::from_secs(1);
 
-/// Something was not written.
+/// Error of writing the plan.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     #[error("writing {path}")]
@@ -110,8 +110,10 @@ pub fn start(
 fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let nodes: Informer<NodeView> = informers.of::<Node, _>();
+        // A plan from a part of the nodes would remove the routes to all others.
         nodes.synced().await;
         let mut dirty = nodes.dirty_keys();
+        // Opened before the first write, so that a removal right after it is noticed.
         network.guard = TableGuard::open(GUARDED, network.runtime.clone());
         prepare_host(&network.runtime, network.config.host_settings.clone()).await;
         let mut logged: Vec<String> = Vec::new();
@@ -128,6 +130,7 @@ fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
             // Whichever comes first; the nodes are looked at anew in every attempt.
             let news = network.runtime.timeout(pause, dirty.next_batch());
             tokio::select! { biased;
+                // Removed rules come first: until they are back pods can send from addresses of others.
                 () = network.guard.disturbed() => network.written.rules = None,
                 () = others_change(&network.config, &network.third_party, &network.runtime) => {}
                 _ = news => {}
@@ -201,6 +204,8 @@ impl Network {
         let mut errors = Vec::new();
         match third_party(&self.config, &self.runtime).await {
             Ok(found) => self.decide(found),
+            // Right after a start it is unknown whether another network is wanted; writing ours would start
+            // pods in the wrong one.
             Err(error) if !self.is_decided => return vec![error],
             // What was decided before goes on.
             Err(error) => errors.push(error),
@@ -228,11 +233,15 @@ impl Network {
 
     /// Gives the runtime the other configuration before ours goes, and takes our rules away.
     async fn step_aside(&mut self) -> Result<(), NetworkError> {
+        // The runtime's order of names decides in the end, so a moment with both is harmless, and one with
+        // neither fails sandboxes.
         self.install().await?;
         self.written.conflist = None;
         if self.written.rules.as_deref() != Some(NO_RULES) {
             let spec = CommandSpec::new("nft").args(["-f", "-"]).stdin(NO_RULES);
             self.exec.run(spec).await?.success("nft")?;
+            // The removal itself is an event of the kernel; settling takes it off the guard, or the next round
+            // would write again.
             self.guard.settle().map_err(NetworkError::Watch)?;
             self.written.rules = Some(NO_RULES.to_owned());
         }
@@ -271,6 +280,8 @@ impl Network {
         if self.written.rules.as_ref() != Some(rules) {
             let spec = CommandSpec::new("nft").args(["-f", "-"]).stdin(rules.as_str());
             self.exec.run(spec).await?.success("nft")?;
+            // Another program removed the table between nft's end and here: an error, so that this round is
+            // repeated and not noted as written.
             if !self.guard.settle().map_err(NetworkError::Watch)? {
                 return Err(NetworkError::Removed);
             }
@@ -292,6 +303,7 @@ impl Network {
         let work = self.runtime.blocking(move || {
             std::fs::create_dir_all(&folder)?;
             node_sys::fs::write_atomically(&file, text.as_bytes(), 0o644)?;
+            // After ours is there: the other way round the runtime would see a moment without any network.
             third_party::install(&folder, None)
         });
         let path = path.display().to_string();
@@ -300,6 +312,7 @@ impl Network {
             path: path.clone(),
             source,
         })?;
+        // Noted only once written; a failure leaves the earlier value and is retried with backoff.
         self.written.conflist = Some(conflist.clone());
         tracing::info!(%path, "CNI configuration written");
         Ok(())

@@ -24,8 +24,10 @@ fn set(settings: &Path, note: &Path, name: &str, value: &str) -> io::Result<()> 
         return Ok(());
     }
     let mut noted = std::fs::read_to_string(note).unwrap_or_default();
+    // The first value before ours is the administrator's; a later start finds its own and must not note that.
     if !noted.lines().any(|line| line.split(' ').next() == Some(name)) {
         noted.push_str(&format!("{name} {before} {value}\n"));
+        // The note before the setting: killed in between, the removal restores a value that is still there.
         node_sys::fs::write_atomically(note, noted.as_bytes(), 0o644)?;
     }
     std::fs::write(&path, value)

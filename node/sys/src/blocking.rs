@@ -1,4 +1,4 @@
-//! Work that may block for ever, since a path leads to a dead file system or the kernel waits for one.
+//! Work that may block for ever: a path leads to a dead file system, or the kernel waits for one.
 //!
 //! It runs on a thread for blocking work, one piece at a time for each owner, and its caller waits no longer than a
 //! deadline. A piece that is stuck keeps its thread and its owner's lane; it delays no other owner.
@@ -73,6 +73,8 @@ impl BlockingLane {
         let working = self.runtime.blocking(move || {
             let result = work();
             drop(turn);
+            // Inside of the work: a caller that timed out or was dropped does not free the lane while the
+            // kernel still holds the thread.
             result
         });
         match self.runtime.timeout(deadline, working).await {

@@ -65,6 +65,7 @@ fn deletion(flow: &Flow) -> Writer {
     let start = writer.begin(DELETE, REQUEST | ACK);
     writer.raw(&[IPV4, 0, 0, 0]);
     writer.attribute(ORIGINAL | NESTED, &flow.original);
+    // With the id the kernel refuses to delete a newer flow of the same addresses.
     if let Some(id) = &flow.id {
         writer.attribute(ID, id);
     }

@@ -40,6 +40,8 @@ impl DetachedMount {
     /// Copies a path and the mounts below it.
     pub(crate) fn of(source: &Path) -> Result<Self> {
         let source = text(source)?;
+        // The kernel resolves the path once and holds the mount from then on: a link that is exchanged later
+        // changes nothing.
         let flags = CLONE | CLOSE_ON_EXEC | RECURSIVE;
         // SAFETY: the path is a C string that lives as long as the call, which returns a descriptor without another
         // owner, or an error.

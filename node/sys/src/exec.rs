@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::process::{OwnRecord, ProcessIdentity};
 
-/// A tool that prints more than this is cut off: nothing we run has more to say.
+/// Bytes that are kept of each stream of a tool; the rest is read and dropped.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a piece that [`stream`] hands on.
 const PIECE_BYTES: usize = 32 << 10;
@@ -177,6 +177,8 @@ pub async fn stream(spec: CommandSpec, out: mpsc::Sender<Vec<u8>>) -> Result<i32
     tokio::select! {
         biased;
         _ = copying => {}
+        // `out` is used by the copying future; a second sender of the same channel reports that the receiver is
+        // gone.
         () = errors.closed() => {}
     }
     if errors.is_closed() {
@@ -225,6 +227,7 @@ async fn head(from: Option<impl AsyncRead + Unpin>, bytes_max: usize) -> std::io
     let Some(mut from) = from else { return Ok(kept) };
     let most = u64::try_from(bytes_max).unwrap_or(u64::MAX);
     (&mut from).take(most).read_to_end(&mut kept).await?;
+    // Read to the end, or the program would block on a full pipe and never exit.
     tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
     Ok(kept)
 }

@@ -22,7 +22,7 @@ const CHANGES: AddWatchFlags = AddWatchFlags::IN_MODIFY
     .union(AddWatchFlags::IN_MOVED_TO)
     .union(AddWatchFlags::IN_ONLYDIR);
 
-/// Changes are gathered for so long: the kernel merges unread ones of one file.
+/// Delay before events are read: the kernel merges unread equal ones, so that a file written in many steps is one change.
 const GATHERED_FOR: Duration = Duration::from_millis(20);
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -88,6 +88,8 @@ impl FolderEvents {
 
     /// Watches the files directly in a folder.
     pub fn watch(self: &Arc<Self>, folder: &Path) -> io::Result<FolderWatch> {
+        // Locked around the kernel's call: `hand_out` must not see an event of a descriptor that has no entry
+        // yet.
         let mut folders = self.folders();
         // The kernel knows a folder that is watched already by the descriptor that it has.
         let descriptor = self.inotify.add_watch(folder, CHANGES)?;
@@ -125,6 +127,7 @@ impl FolderEvents {
 
     fn hand_out(&self, event: &InotifyEvent) {
         let mut folders = self.folders();
+        // The kernel's queue was full and events are lost: every reader checks its folder.
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
             folders.values().for_each(Folder::change);
         } else if event.mask.contains(AddWatchFlags::IN_IGNORED) {
@@ -179,6 +182,7 @@ impl Drop for FolderWatch {
             return;
         };
         own.watches -= 1;
+        // The kernel has one watch per folder for all readers; only the last one may remove it.
         if own.watches == 0 {
             folders.remove(&self.descriptor);
             // Gone by itself where the folder was removed meanwhile.

@@ -10,6 +10,7 @@ static GIVEN: OnceLock<u64> = OnceLock::new();
 /// many may be now. The soft limit is low (1,024, usually) for the sake of programs that use `select`; ours do not.
 pub fn raise_open_files() -> std::io::Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    // Before it is raised, and once: a second call would note the raised limit as the given one.
     GIVEN.get_or_init(|| soft);
     let raised = soft >= hard || setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();
     Ok(if raised { hard } else { soft })

@@ -198,6 +198,7 @@ impl LinkSocket {
         writer.raw(&index.to_ne_bytes());
         writer.attribute(ADDRESS_LOCAL, &address.octets());
         writer.attribute(ADDRESS_PEER, &address.octets());
+        // RFC 3021: ranges of two addresses have no broadcast address.
         if length < 31 {
             let last = u32::from(address) | (u32::MAX >> length);
             writer.attribute(ADDRESS_BROADCAST, &last.to_be_bytes());

@@ -122,6 +122,7 @@ impl Logind for SystemLogind {
             ),
         ];
         for rule in rules {
+            // Before the state is read: a shutdown that begins in between is a signal and not lost.
             let added = bus.call_bus("AddMatch", &[Value::Text(rule)]).await;
             added.map_err(|error| LogindError::Bus("failed to follow signals of logind", error))?;
         }

@@ -43,6 +43,8 @@ impl Machine {
         let machine_id = first_line("/etc/machine-id");
         let product = first_line("/sys/class/dmi/id/product_uuid");
         Self {
+            // Respects affinity and quota of the agent's own cgroup: a node in a container has those of the
+            // container.
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             memory_bytes: meminfo_bytes(&memory, "MemTotal"),
             swap_bytes: meminfo_bytes(&memory, "SwapTotal"),

@@ -206,6 +206,8 @@ impl Mounter for LinuxMounter {
     }
 
     fn unmount(&self, target: &Path) -> Result<(), MountError> {
+        // Lazy: a volume whose server is gone would block for ever. NOFOLLOW: a pod may have put a link there.
+        // EINVAL is "no mount point".
         match umount2(target, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
             Err(nix::Error::EINVAL | nix::Error::ENOENT) => Ok(()),
             result => outcome("unmounting", target, result),
@@ -279,6 +281,7 @@ pub(crate) fn mount_points_below(table: &str, prefix: &Path) -> Vec<PathBuf> {
         .map(|field| PathBuf::from(unescape_octal(field)))
         .filter(|path| path.starts_with(prefix))
         .collect();
+    // Descending order of paths has every child before its parent.
     points.sort_by(|a, b| b.cmp(a));
     points
 }

@@ -49,6 +49,7 @@ fn make_kept(outside: &File, kept: &Path) -> std::io::Result<std::io::Result<()>
     for processor in (0..CpuSet::count()).filter(|at| allowed.is_set(*at).unwrap_or(false)) {
         let mut one = CpuSet::new();
         one.set(processor)?;
+        // Back outside before each attempt: the next namespace is to be made from that one.
         move_into(outside)?;
         // Where the thread cannot be bound, the namespace is made wherever it runs.
         let _ = sched_setaffinity(this, &one);
@@ -84,6 +85,8 @@ fn prepare(folder: &Path, kept: &Path) -> std::io::Result<()> {
     if !crate::mount::mount_points_below(&table, &folder).contains(&folder) {
         mount(Some(&folder), &folder, NONE, MsFlags::MS_BIND, NONE)?;
     }
+    // Always, also on a mount that was there: a shared one would propagate the namespace's file into the
+    // namespace itself, which the kernel refuses.
     mount(NONE, &folder, NONE, MsFlags::MS_PRIVATE, NONE)?;
     File::create(kept)?;
     Ok(())
@@ -109,6 +112,8 @@ fn move_into(namespace: &File) -> std::io::Result<()> {
 /// own namespace sees nothing.
 fn make() -> std::io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
+    // Slave before shared: a mount that is both receives the machine's mounts and passes its own on only
+    // inside.
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
     // A visible, empty v2 hierarchy beside v1 ("hybrid") makes crun refuse to start; absent is fine.
     let _ = umount2("/sys/fs/cgroup/unified", MntFlags::MNT_DETACH);

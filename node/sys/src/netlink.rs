@@ -165,6 +165,8 @@ impl Socket {
         )?;
         bind(handle.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
         let port = getsockname::<NetlinkAddr>(handle.as_raw_fd())?.pid();
+        // Without it a lost answer would hold the thread for ever; the kernel answers within the call, so 30 s
+        // means that it never will.
         let _ = setsockopt(&handle, sockopt::ReceiveTimeout, &TimeVal::new(ANSWER_SECONDS, 0));
         Ok(Self {
             handle,
@@ -206,6 +208,7 @@ impl Socket {
         self.send(&request.bytes)?;
         loop {
             let answer = self.receive(MsgFlags::empty())?;
+            // Answers of an earlier request that failed halfway may still be in the socket.
             for message in messages(answer).filter(|message| message.sequence == request.sequence) {
                 match message.kind {
                     DONE => return Ok(()),

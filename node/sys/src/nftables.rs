@@ -165,7 +165,8 @@ impl ElementBatch {
         };
         self.edge(BATCH_END);
         let mut socket = Socket::open(SockProtocol::NetlinkNetFilter, 0)?;
-        // Without the privilege the default size is enough for small batches.
+        // Twice the bytes, as the kernel counts its own bookkeeping of a datagram too. Without the privilege
+        // the default size stays, which is enough for small batches.
         let room = SEND_BUFFER_BYTES.min(self.writer.bytes.len() * 2 + 4096);
         socket.set_room(room, RECEIVE_BUFFER_BYTES);
         socket.send(&self.writer.bytes)?;
@@ -206,6 +207,8 @@ impl ElementBatch {
         let open = self.open.take()?;
         self.writer.close(open.list);
         self.writer.end(open.start);
+        // Only the last message asks for an acknowledgement; errors of the others come in any case, and before
+        // it.
         if acknowledge {
             let flags = &mut self.writer.bytes[open.start + 6..open.start + 8];
             let wanted = u16::from_ne_bytes([flags[0], flags[1]]) | ACK;

@@ -73,6 +73,7 @@ impl TableWatch {
         loop {
             match self.socket.get_mut().receive(MsgFlags::MSG_DONTWAIT) {
                 Ok(_) => {}
+                // Lost news do not matter here: what is left is read afterwards in any case.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return self.are_present();
@@ -101,6 +102,7 @@ fn disturbs(message: &Message<'_>, tables: &[Table]) -> bool {
     let name = || attribute(rest, 1).and_then(|name| name.strip_suffix(b"\0"));
     let is_ours = |table: &Table| table.family.number() == fixed[0] && name() == Some(table.name.as_bytes());
     u16::from(subsystem) == SUBSYSTEM
+        // A table that another program has made under our name is empty.
         && (kind == NEW_TABLE || DELETED.contains(&kind))
         && tables.iter().any(is_ours)
 }

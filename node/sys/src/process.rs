@@ -45,6 +45,7 @@ impl ProcessIdentity {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
         let (state, start_time) =
             parse_stat(&stat).ok_or_else(|| std::io::Error::other("unreadable stat"))?;
+        // A zombie keeps its pid and its stat until it is reaped; it runs no program.
         if state == 'Z' || state == 'X' {
             return Err(std::io::Error::other("the process has ended"));
         }
@@ -119,6 +120,7 @@ impl ProcessIdentity {
     pub fn command_line(&self) -> std::io::Result<Vec<OsString>> {
         let bytes = std::fs::read(format!("/proc/{}/cmdline", self.pid))?;
         if !self.is_alive() {
+            // Checked after the read: the pid may have been given to another process before it.
             return Err(std::io::Error::other("the process has ended"));
         }
         let words = bytes
@@ -262,6 +264,7 @@ fn open_in_child(path: &CStr, flags: OFlag) -> nix::Result<OwnedFd> {
 
 /// State and start time. The command name in parentheses may itself hold spaces and parentheses.
 fn parse_stat(stat: &str) -> Option<(char, u64)> {
+    // From the right: a process chooses its name, `) ` included.
     let after_name = stat.rsplit_once(") ")?.1;
     let mut fields = after_name.split(' ');
     let state = fields.next()?.chars().next()?;

@@ -16,7 +16,7 @@ use crate::process::ProcessIdentity;
 
 /// The first pause before a program that ended soon is started again, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
-/// One that has run this long had started well: its end is news, and it is started again at once.
+/// Run time from which a start counts as successful; the next one follows at once and the backoff is reset.
 const WELL_AFTER: Duration = Duration::from_secs(5);
 /// The end of a program's log that is read for its last line.
 const LAST_LINE_BYTES: u64 = 512;

@@ -102,6 +102,8 @@ impl SystemdManager {
     pub async fn stop_slice(&self, slice: &str) -> Result<(), SystemdError> {
         let _turn = self.connections.acquire().await;
         let mut session = Session::open(self, slice).await?;
+        // Killed before the stop: systemd would give each process its stop timeout, and the pod's grace period
+        // is over.
         if !session.kill().await? {
             return Ok(());
         }
@@ -143,6 +145,7 @@ impl<'a> Session<'a> {
         let rule = format!(
             "type='signal',sender='{SERVICE}',path='{PATH}',interface='{MANAGER}',member='JobRemoved',arg2='{unit}'"
         );
+        // Before any job is queued: its end may come before the answer of the call.
         let added = session.bus.call_bus("AddMatch", &[Value::Text(rule)]).await;
         added.map_err(|error| SystemdError::Bus("failed to follow jobs of systemd", error))?;
         let name = [Value::Text(SERVICE.to_owned())];
@@ -185,6 +188,7 @@ impl<'a> Session<'a> {
                     Err(SystemdError::Job { unit, result })
                 }
             },
+            // As libcontainer: the slice runs already, its properties are set next.
             Err(error) if is(&error, "UnitExists") => Ok(()),
             Err(error) => Err(SystemdError::Bus("failed to start a unit", error)),
         }

@@ -75,6 +75,7 @@ pub(crate) fn loopback(version: &str, attachment: &Attachment, addresses: &[(IpA
     });
     json!({
         "cniVersion": version,
+        // Upstream's loopback plugin reports this address, and the kernel has no other for `lo`.
         "interfaces": [{"name": "lo", "mac": "00:00:00:00:00:00", "sandbox": attachment.namespace}],
         "ips": ips.collect::<Vec<_>>(),
         "dns": {}
@@ -86,7 +87,7 @@ pub(crate) fn versions(version: &str) -> Value {
     json!({"cniVersion": version, "supportedVersions": VERSIONS})
 }
 
-/// Before version 1.0.0 an address says its family.
+/// Adds the family (`"version"`) to an address; the specification dropped the field in 1.0.0.
 fn with_family(version: &str, ip: &mut Value, address: IpAddr) {
     if version.starts_with("0.") {
         ip["version"] = (if address.is_ipv4() { "4" } else { "6" }).into();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Name of our network, also that of its folder of leases.
 pub const NETWORK: &str = "knarr";
-/// Versions of the specification that we answer in.
+/// Supported versions of the CNI specification.
 pub(crate) const VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 const CONTAINER_BYTES_MAX: usize = 256;
 const PATH_BYTES_MAX: usize = 4096;
@@ -66,7 +66,7 @@ pub(crate) struct Owner {
     pub(crate) interface: String,
 }
 
-/// A link in a network namespace, which may be gone when it is deleted.
+/// A link in a network namespace; `None` if the runtime deletes a link whose namespace is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attachment {
     pub(crate) owner: Owner,
@@ -130,7 +130,7 @@ fn known_version(version: &str) -> Option<&'static str> {
 }
 
 impl Call {
-    /// Reads the body of a request.
+    /// Parses and checks the body of a request.
     pub(crate) fn read(body: &[u8]) -> Result<Self, CniError> {
         let (variables, input) =
             frame::body(body).ok_or_else(|| error(INVALID_INPUT, "the request is not whole", ""))?;
@@ -146,7 +146,9 @@ impl Call {
             let details = format!("{:?} is not one of {supported}", read.cni_version);
             error(INCOMPATIBLE_VERSION, "incompatible CNI versions", details)
         })?;
+        // Closures, as GC, STATUS and VERSION come without CNI_CONTAINERID and must not be refused for it.
         let attachment = || attachment(text(1)?, text(2)?, text(3)?);
+        // DEL alone may lack CNI_NETNS: the specification lets a deletion succeed after the namespace is gone.
         let with_namespace = || match attachment()? {
             Attachment { namespace: None, .. } => Err(error(INVALID_ENVIRONMENT, "CNI_NETNS is missing", "")),
             whole => Ok(whole),
@@ -185,6 +187,8 @@ fn kind(read: &Configuration) -> Result<Kind, CniError> {
     let invalid = |message: &str, details: &str| Err(error(INVALID_CONFIGURATION, message, details));
     match read.type_.as_str() {
         LOOPBACK => return Ok(Kind::Loopback),
+        // Leases are kept by the network's name; a configuration of another name would share the addresses of
+        // this one.
         PLUGIN if read.name == NETWORK => {}
         PLUGIN => return invalid("the network is not this agent's", &read.name),
         other => return invalid("unknown type of plugin", other),
@@ -192,6 +196,7 @@ fn kind(read: &Configuration) -> Result<Kind, CniError> {
     let subnet = read.subnet.as_deref().unwrap_or_default();
     match subnet.parse::<Ipv4Net>() {
         Ok(range) if range.prefix_len() <= PREFIX_MAX => Ok(Kind::Link {
+            // Gateway and bounds are computed from the network's address, without the host bits of the text.
             range: range.trunc(),
             mtu: read.mtu,
         }),

@@ -1,4 +1,4 @@
-//! Removal of what no sandbox has any more.
+//! Removal of leases and links whose sandbox no longer exists.
 //!
 //! A runtime deletes what it adds, unless it or the agent is killed in between. The agent lists the runtime's sandboxes now and then
 //! ([`Plugin::collect`]); a lease whose container is not listed goes, with its link, after a time in which a runtime that still works
@@ -27,7 +27,7 @@ impl Unlisted {
         self.since.remove(owner);
     }
 
-    /// A lease has been released. Not known from the leases: those read before an addition has taken one do not have it.
+    /// A lease has been released. The caller reports it because a list of leases that was read before an addition does not have the new one.
     pub(super) fn ended(&mut self, owner: &Owner) {
         self.own.remove(owner);
     }
@@ -40,10 +40,13 @@ impl Unlisted {
         let unlisted: BTreeMap<Owner, bool> = unlisted
             .map(|(owner, linked)| ((*owner).clone(), *linked))
             .collect();
+        // A container that is listed again starts its five minutes anew the next time it is missing.
         self.since.retain(|owner, _| unlisted.contains_key(owner));
         let mut due = Vec::new();
         for (owner, is_linked) in unlisted {
             let since = *self.since.entry(owner.clone()).or_insert(now);
+            // An own addition is between lease and link for a moment; only a lease of an earlier agent without
+            // a link is a remnant.
             let is_left = !is_linked && !self.own.contains(&owner);
             if is_left || now.saturating_sub(since) >= UNLISTED_FOR {
                 due.push(owner);

@@ -19,6 +19,8 @@ pub fn install(folder: &Path) -> io::Result<()> {
     if std::fs::read_link(&loopback).is_ok_and(|target| target == Path::new(PLUGIN)) {
         return Ok(());
     }
+    // Only a wrong link is replaced: a runtime may start the plugin at this moment, and would not find it in
+    // between.
     match std::fs::remove_file(&loopback) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => symlink(PLUGIN, &loopback),

@@ -18,10 +18,10 @@ const LAST: &str = "last_reserved_ip.0";
 const LOCK: &str = "lock";
 /// Between container and link, as `host-local` writes it.
 const SEPARATOR: &str = "\r\n";
-/// A longer lease has no owner.
+/// Bytes of a lease's file; the owner of a longer one is unknown.
 const LEASE_BYTES_MAX: u64 = 1024;
 
-/// An address was not given.
+/// Error of an allocation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LeaseError {
     /// In `host-local`'s words.
@@ -61,16 +61,20 @@ impl Leases {
         }
     }
 
-    /// Gives an address of the range to a container's link: the next one after that given last, so that an address rests as
-    /// long as it can.
+    /// Allocates an address of the range to a container's link: the next one after that allocated last, so that a released
+    /// address is reused as late as possible (peers have ARP and conntrack entries of it).
     pub(crate) fn take(&mut self, range: Ipv4Net, owner: &Owner) -> Result<Ipv4Addr, LeaseError> {
         std::fs::create_dir_all(&self.folder)?;
         let _lock = self.lock()?;
+        // Read again under the lock: `host-local` may have allocated since, in a node that changes from one to
+        // the other.
         self.look()?;
         if let Some((address, _)) = self.known.iter().find(|(_, known)| *known == owner) {
             return Err(LeaseError::Duplicate(*address, owner.clone()));
         }
         let (first, last) = bounds(range);
+        // `first..last`: after the last address of the range, and after one outside of it, the search begins at
+        // the front.
         let before = self.last().filter(|before| (first..last).contains(before));
         let start = before.map_or(first, |before| before + 1);
         for number in (start..=last).chain(first..start) {
@@ -85,7 +89,7 @@ impl Leases {
         Err(LeaseError::Full(gateway(range), Ipv4Addr::from(last)))
     }
 
-    /// Addresses of a container's link.
+    /// Returns the addresses of a container's link.
     pub(crate) fn of(&mut self, owner: &Owner) -> io::Result<Vec<Ipv4Addr>> {
         let all = self.all()?.iter();
         Ok(all
@@ -100,7 +104,7 @@ impl Leases {
         Ok(&self.known)
     }
 
-    /// Takes all addresses of a container's link back.
+    /// Releases all addresses of a container's link.
     pub(crate) fn release_all(&mut self, owner: &Owner) -> io::Result<()> {
         let addresses = self.of(owner)?;
         addresses
@@ -108,9 +112,11 @@ impl Leases {
             .try_for_each(|address| self.release(address, owner))
     }
 
-    /// Takes an address back from its owner; one that is another's by now stays.
+    /// Releases an address of this owner; a lease that another owner has by now stays.
     pub(crate) fn release(&mut self, address: Ipv4Addr, owner: &Owner) -> io::Result<()> {
         let _lock = match self.lock() {
+            // No folder, no leases. Only `take` makes it: a deletion on a node that was removed leaves none
+            // behind.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             lock => lock?,
         };
@@ -149,7 +155,7 @@ impl Leases {
         Some(last.into())
     }
 
-    /// Takes in what the folder has.
+    /// Reads the folder; contents only of files that are new.
     fn look(&mut self) -> io::Result<()> {
         let entries = match std::fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -167,6 +173,8 @@ impl Leases {
             let known = self
                 .known
                 .remove(&address)
+                // A lease's file is written once, so only new ones are read. One without an owner is read
+                // again: its writer may have been between create and write.
                 .filter(|known| !known.container.is_empty());
             let owner = known.or_else(|| read(&self.path(address))).unwrap_or_else(nobody);
             found.insert(address, owner);
@@ -179,6 +187,7 @@ impl Leases {
     fn write(&mut self, address: Ipv4Addr, owner: &Owner) -> io::Result<bool> {
         let path = self.path(address);
         let mut options = OpenOptions::new();
+        // `create_new` is the reservation itself: of two programs that chose the same address one fails here.
         let mut file = match options.write(true).create_new(true).mode(0o600).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
             file => file?,

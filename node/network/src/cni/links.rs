@@ -97,6 +97,7 @@ impl KernelLinks {
         let mut pod = LinkSocket::open_in(link.namespace).map_err(io::Error::other)??;
         let far = present(pod.find(link.interface)?)?;
         pod.set_up(far.index, true)?;
+        // Up before routes: the kernel refuses a route over a link that is down.
         pod.add_address(far.index, (link.address, link.range.prefix_len()))?;
         for route in routes_of_pod(link) {
             pod.add_route(far.index, &route)?;
@@ -104,6 +105,7 @@ impl KernelLinks {
         let mut node = self.node();
         let near = present(node.find(link.near)?)?;
         refuse_advertisements(link.near);
+        // A /32 on every link: with the range's length each of them would bring a route to the whole range.
         node.add_address(near.index, (link.gateway, 32))?;
         node.add_route(near.index, &route_to_pod(link.address))?;
         Ok([near.hardware, far.hardware])
@@ -169,6 +171,8 @@ fn is_gone(error: &NamespaceError) -> bool {
 
 impl PodLinks for KernelLinks {
     fn add(&self, link: &PodLink<'_>) -> io::Result<Ends> {
+        // The pair is made with its far end in the namespace already: moved later, the pod's name (`eth0`)
+        // could collide with one of the node's.
         let namespace = File::open(link.namespace)?;
         let pair = Pair {
             near: link.near,
@@ -181,6 +185,7 @@ impl PodLinks for KernelLinks {
     }
 
     fn remove(&self, near: &str, end: Option<(&Path, &str)>) -> io::Result<()> {
+        // Removing one end removes the other, addresses and routes with it.
         if self.node().remove(near)? {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Locks that containers share by their names.
+/// Number of locks; containers are dealt to them by a hash of their names.
 const TURNS: usize = 64;
 
 /// See the module.
@@ -25,12 +25,12 @@ const TURNS: usize = 64;
 pub struct Plugin {
     leases: Mutex<Leases>,
     links: Arc<dyn PodLinks>,
-    /// Commands for one container run one at a time: a runtime that gives up on an addition deletes at once.
+    /// Commands for one container run one at a time: a runtime whose addition timed out deletes at once.
     turns: [Mutex<()>; TURNS],
     pub(super) unlisted: Mutex<Unlisted>,
 }
 
-/// A panic while a lock is held leaves files and links, which every operation looks at anew.
+/// Locks, poisoned or not: a panic leaves files and links, and every operation reads those again.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -55,7 +55,7 @@ impl Plugin {
         Answer::of(called.and_then(|call| self.run(&call)), version)
     }
 
-    /// Takes back what an addition has made, for a runtime that does not read the answer.
+    /// Deletes what an addition has made, for a runtime that closed its connection before it read the answer.
     pub(super) fn undo(&self, body: &[u8]) {
         if let Ok(Call {
             command: Command::Add(attachment),
@@ -107,7 +107,10 @@ impl Plugin {
         let owner = &attachment.owner;
         let namespace = namespace_of(attachment)?;
         let _turn = self.turn(&owner.container);
+        // Before the lease: the collector would take a lease without a link for a remnant of an earlier agent.
         lock(&self.unlisted).begun(owner);
+        // The lock of leases is not held while the link is made, which takes milliseconds of the kernel's;
+        // additions of other containers go on.
         let address = lock(&self.leases)
             .take(range, owner)
             .map_err(|cause| not_leased(&cause))?;
@@ -138,6 +141,8 @@ impl Plugin {
     /// namespace a link that another plugin made is found by the route to its address.
     pub(super) fn delete(&self, owner: &Owner, namespace: Option<&Path>) -> Result<(), CniError> {
         let _turn = self.turn(&owner.container);
+        // The runtime's namespace is gone, and with it the far end; a link by another plugin has a name that is
+        // not derived from the owner.
         if namespace.is_none() {
             let addresses = lock(&self.leases).of(owner);
             for address in addresses.map_err(|cause| failed("reading leases of addresses", cause))? {
@@ -148,7 +153,7 @@ impl Plugin {
         self.remove(owner, namespace)
     }
 
-    /// The same, of a container whose turn it is.
+    /// The same, for callers that hold the container's lock.
     fn remove(&self, owner: &Owner, namespace: Option<&Path>) -> Result<(), CniError> {
         let near = near_name(&owner.container, &owner.interface);
         let end = namespace.map(|namespace| (namespace, owner.interface.as_str()));
@@ -189,6 +194,7 @@ impl Plugin {
     /// GC: removes all but these. One that fails stops no other.
     fn retain(&self, valid: &[Owner]) -> Result<(), CniError> {
         let valid: BTreeSet<&Owner> = valid.iter().collect();
+        // Unreadable leases have an owner without a name, which no valid attachment has: GC removes them too.
         let owners: BTreeSet<Owner> = self.leased()?.into_values().collect();
         let gone = owners.iter().filter(|owner| !valid.contains(owner));
         let failures = gone.filter_map(|owner| self.delete(owner, None).err());

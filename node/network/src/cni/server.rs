@@ -1,4 +1,4 @@
-//! The socket that the plugin's program calls. Its folder is root's alone, and every caller is asked for its user.
+//! The socket that the plugin's program calls. Its folder is root's alone, and the kernel names the user of every caller.
 
 use super::frame;
 use super::install::socket;
@@ -14,9 +14,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-/// Calls that are read, wait or are worked on; more wait in the kernel.
+/// Calls in progress, queued ones included; the kernel's backlog has the others.
 const CALLS_MAX: usize = 256;
-/// A request is there within this time, and an answer is read.
+/// Time limit for reading a request, and for writing an answer.
 const TRANSFER_WITHIN: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -31,6 +31,8 @@ pub async fn serve(folder: &Path, plugin: Arc<Plugin>, runtime: &Runtime) -> io:
         Arc::new(Semaphore::new(AT_ONCE)),
     );
     loop {
+        // The permit comes before accept, so that the kernel's backlog is the queue and no task exists for a
+        // call beyond the bound.
         let place = Arc::clone(&calls).acquire_owned().await;
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -58,6 +60,7 @@ pub async fn serve(folder: &Path, plugin: Arc<Plugin>, runtime: &Runtime) -> io:
 /// The listener in the place of an earlier agent's, and the user of this process. The folder is closed to other users before
 /// the socket is.
 fn listen(path: &Path) -> io::Result<(UnixListener, u32)> {
+    // The socket's file outlives its listener, and bind refuses a name that is taken.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -86,6 +89,8 @@ async fn handle(
     let frame = frame::answer(answer.code, answer.text.as_bytes());
     let written = runtime.timeout(TRANSFER_WITHIN, stream.write_all(&frame)).await;
     let written = written.map_err(late).and_then(|done| done);
+    // Still under the permit of work: the addition that is undone held one, and a flood of abandoned calls
+    // stays bounded.
     if written.is_err() && answer.code == 0 {
         // The runtime has given up on it, and may have deleted it before it was made.
         let undone = runtime.blocking(move || plugin.undo(&body)).await;
@@ -95,7 +100,7 @@ async fn handle(
     written
 }
 
-/// The body of a request. Memory grows with what has come.
+/// Reads the body of a request. Memory grows with the bytes received, not with the length that the header claims.
 async fn read(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut header = [0; frame::HEADER];
     stream.read_exact(&mut header).await?;

@@ -49,10 +49,12 @@ impl Claims {
         all.map(|(key, claim)| (*key, claim.target)).collect()
     }
 
-    /// Takes in what an earlier agent left. Claims that pods have made meanwhile stay.
+    /// Adopts the entries that an earlier agent left. Claims that pods have made meanwhile stay.
     pub fn adopt(&mut self, left: Entries) {
         self.adopted = true;
         for (key, target) in left {
+            // A pod that holds its ports has all that it wants; adopted entries that lead to its address are
+            // from before.
             let is_over = self.held.values().any(|held| held.address == target.address);
             let is_claimed = overlapping(&self.ports, &key).any(|(_, claim)| claim.owner.is_some());
             if !is_over && !is_claimed {
@@ -66,10 +68,13 @@ impl Claims {
     /// Gives a pod at this address these ports and no others, or none of them where another pod has one. Returns the
     /// revision that has them. Entries left for any of them, or that lead to the pod's address, go: an address has one pod.
     pub fn hold(&mut self, uid: &str, address: Ipv4Addr, ports: &[HostPort]) -> Result<u64, Taken> {
+        // The pod's ports are immutable, so the same address means the same claim. This makes the call cheap
+        // enough for every sync of a pod.
         if let Some(held) = self.held.get(uid).filter(|held| held.address == address) {
             return Ok(held.revision);
         }
         let wanted = wanted(address, ports);
+        // All or none, and before anything changes: a refused pod leaves the claims as they were.
         if let Some(taken) = wanted.keys().find(|key| self.is_taken(key, uid, address)) {
             return Err(Taken(*taken));
         }
@@ -90,7 +95,7 @@ impl Claims {
         Ok(revision)
     }
 
-    /// Takes a pod's ports back, and what was left for these addresses of it. Returns the revision that is without them.
+    /// Releases a pod's ports, and adopted entries that lead to these addresses of it. Returns the revision without them.
     pub fn release(&mut self, uid: &str, addresses: &[Ipv4Addr]) -> u64 {
         self.held.remove(uid);
         self.remove(|claim| match &claim.owner {
@@ -99,7 +104,7 @@ impl Claims {
         })
     }
 
-    /// Every pod has been looked at: what was left and is still unclaimed goes.
+    /// Removes adopted entries that no pod has claimed; called once every pod has been synced.
     pub fn settle(&mut self) -> u64 {
         self.remove(|claim| claim.owner.is_none())
     }
@@ -118,6 +123,8 @@ impl Claims {
     fn is_taken(&self, key: &PortKey, uid: &str, address: Ipv4Addr) -> bool {
         overlapping(&self.ports, key).any(|(_, claim)| {
             let other = claim.owner.as_deref().is_some_and(|owner| owner != uid);
+            // A claim that leads to this very address belongs to a pod that is gone: an address has one pod at
+            // a time.
             other && claim.target.address != address
         })
     }

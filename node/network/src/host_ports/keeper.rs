@@ -48,7 +48,7 @@ struct Shared {
     changed: Notify,
     /// The newest revision that the kernel has; `None` until what an earlier agent left is known, 0 before the first write.
     written: Watched<Option<u64>>,
-    /// Set when the rules of `portmap` are to be removed.
+    /// Set while the removal of `portmap`'s rules is due.
     sweeps: AtomicBool,
     swept: AtomicBool,
 }
@@ -71,12 +71,14 @@ impl HostPorts {
         }
     }
 
-    /// Refuses ports whose packets a server of the node would miss. To be asked before a pod's sandbox is made; a program
+    /// Refuses ports that would take packets from a server of the node. Called before a pod's sandbox is made; a program
     /// that listens later does not take the port from the pod.
     pub async fn check(&self, ports: &[HostPort]) -> Result<(), HostPortError> {
         if ports.is_empty() {
             return Ok(());
         }
+        // Fails open: the check protects the node's servers from an author's mistake, and an unreadable `/proc`
+        // must not stop every pod with a port.
         let listeners = self.shared.kernel.listeners().await.unwrap_or_else(|error| {
             log(&error, "listeners of the node are not known to host ports");
             Vec::new()
@@ -89,6 +91,8 @@ impl HostPorts {
     pub async fn hold(&self, uid: &str, address: Ipv4Addr, ports: &[HostPort]) -> Result<(), HostPortError> {
         let (before, held, after) = {
             let mut claims = self.claims();
+            // Read under one lock with the claim: compared later, the change of another pod would wake the loop
+            // for nothing.
             let before = claims.revision();
             (before, claims.hold(uid, address, ports), claims.revision())
         };
@@ -102,10 +106,10 @@ impl HostPorts {
         self.written(revision).await
     }
 
-    /// Takes back what leads to a pod that ends, also what an earlier agent gave it; returns when nothing does. To be
-    /// called before the addresses may be another pod's.
+    /// Releases the ports of a pod that ends, also those of an earlier agent; returns when no rule leads to it. Called
+    /// before the addresses may be allocated to another pod.
     pub async fn release(&self, uid: &str, addresses: &[Ipv4Addr]) {
-        // What was left before this agent is known from then on.
+        // Revision 0: what an earlier agent left is known from then on.
         let known = self.written(0).await;
         let revision = self.claims().release(uid, addresses);
         let outcome = match known {
@@ -123,6 +127,7 @@ impl HostPorts {
     /// Every pod has been looked at: what leads to none goes, and what `portmap` left.
     pub fn settle(&self) {
         self.claims().settle();
+        // Once in the life of the agent: `portmap`'s rules are not made again by ours.
         if !self.shared.swept.swap(true, Ordering::AcqRel) {
             self.shared.sweeps.store(true, Ordering::Release);
         }
@@ -153,7 +158,10 @@ impl HostPorts {
             kernel,
             present: None,
         };
+        // Adopted before the first write, which replaces the whole table: written first, running pods would
+        // lose their ports until they are synced.
         if !self.claims().is_adopted() {
+            // Unreadable is taken for empty: pods claim their ports again within the first sync.
             let left = table.kernel.read().await.unwrap_or_else(|error| {
                 log(&error, "reading the host ports that are there failed");
                 Entries::new()
@@ -163,6 +171,7 @@ impl HostPorts {
         }
         let (mut wait, mut next_repair) = (RETRY.0, Duration::ZERO);
         loop {
+            // One lock for both: `written` then never names a revision whose entries the kernel does not have.
             let (revision, entries) = {
                 let claims = self.claims();
                 (claims.revision(), claims.entries())
@@ -215,6 +224,8 @@ struct Table {
 
 impl Table {
     async fn write(&mut self, entries: &Entries) -> Result<(), KernelError> {
+        // Taken, and put back only on success: after a failure the table's content is unknown and the next
+        // write replaces it whole.
         let before = self.present.take();
         let change = Change::between(&before.clone().unwrap_or_default(), entries);
         match &before {
@@ -226,6 +237,7 @@ impl Table {
             }
             Some(_) => self.kernel.change(&change).await?,
         }
+        // Counts our own transaction as seen; false says that the table went meanwhile.
         if !self.guard.settle().map_err(KernelError::Watch)? {
             return Err(KernelError::Removed);
         }
@@ -240,6 +252,7 @@ impl Table {
         {
             log(&error, "the node's loopback addresses do not reach a pod");
         }
+        // After the table: a flow that is forgotten earlier would be tracked again by the old rule.
         let flows = Flows::of(&change, entries);
         if !flows.is_empty() {
             match self.kernel.forget_flows(flows).await {

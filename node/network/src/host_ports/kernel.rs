@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 const GUARDED: &[Table] = &[Table::ip(TABLE)];
 
-/// Something could not be done.
+/// Error of the kernel's tables, flows or files.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     #[error("changing the nftables table")]
@@ -149,6 +149,7 @@ impl HostPortKernel for LinuxHostPorts {
                     IpAddr::V6(_) => None,
                 })
                 .collect();
+            // Only flows to the node's own addresses are stale: traffic to the same port of another host stays.
             let stale = conntrack::udp_flows(|flow| flows.is_stale(flow, &own, &reserved))?;
             conntrack::forget(&stale)?;
             Ok(stale.len())
@@ -158,6 +159,7 @@ impl HostPortKernel for LinuxHostPorts {
 
     async fn admit_localhost(&self, pods: BTreeSet<Ipv4Addr>) -> Result<(), KernelError> {
         let work = self.aside(move || {
+            // `thread-self`: the process's main thread may be in another network namespace.
             let routes = std::fs::read_to_string("/proc/thread-self/net/route")?;
             links_of(&routes, &pods).into_iter().try_for_each(|link| {
                 std::fs::write(format!("/proc/sys/net/ipv4/conf/{link}/route_localnet"), "1")
@@ -201,6 +203,7 @@ impl HostPortKernel for LinuxHostPorts {
             return Ok(false);
         }
         let restore = CommandSpec::new("iptables-restore")
+            // Without it iptables-restore would empty the table, with kube-proxy's or an administrator's rules.
             .args(["--noflush"])
             .stdin(removal);
         self.run(restore).await.map_err(KernelError::PortmapRules)?;

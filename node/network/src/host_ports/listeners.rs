@@ -20,6 +20,8 @@ pub fn listener(protocol: Protocol, line: &str) -> Option<PortKey> {
     let (local, remote, state) = (fields.nth(1)?, fields.next()?, fields.next()?);
     let listens = match protocol {
         Protocol::Tcp => state == LISTEN,
+        // UDP has no listening state: an unconnected socket is in `CLOSE`, and one with a remote end receives
+        // from that end alone.
         Protocol::Udp => state == CLOSE && remote.ends_with(":0000"),
         Protocol::Sctp => false,
     };

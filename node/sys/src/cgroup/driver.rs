@@ -38,6 +38,7 @@ impl CgroupDriver {
                     if !slice.is_empty() {
                         slice.push('-');
                     }
+                    // As upstream's `escapeSystemdCgroupName`: `-` is systemd's separator of nested slices.
                     slice.push_str(&name.replace('-', "_"));
                     path.push_str(&slice);
                     path.push_str(SLICE);
@@ -89,6 +90,7 @@ impl FromStr for CgroupDriver {
 pub(super) fn slice_and_parent(path: &str) -> Option<(&str, &str)> {
     let mut names = path.rsplit('/').filter(|name| !name.is_empty());
     let slice = names.next().filter(|name| name.ends_with(SLICE))?;
+    // `-.slice` is systemd's name of the root.
     Some((slice, names.next().unwrap_or("-.slice")))
 }
 

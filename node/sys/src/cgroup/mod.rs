@@ -99,12 +99,12 @@ pub struct CgroupStats {
 
 /// Control groups of either version.
 pub trait Cgroups: Send + Sync + std::fmt::Debug {
-    /// Makes a group where it is missing and sets its limits.
+    /// Creates a group if it is missing and sets its limits.
     fn apply(&self, path: &str, resources: &CgroupResources) -> Result<(), CgroupError>;
     /// Limits the huge pages of a group that is there; of sizes that are not named it may have none. Without the controller nothing
     /// is limited.
     fn limit_huge_pages(&self, path: &str, limits: &HugePageLimits) -> Result<(), CgroupError>;
-    /// Ends what still runs in a group and removes it with everything below. A missing one is fine.
+    /// Kills the processes of a group and removes it with all groups below. A missing group is no error.
     fn remove(&self, path: &str) -> Result<(), CgroupError>;
     /// Its limits as the kernel has them: processor time, and memory where it is limited at all.
     fn limits(&self, path: &str) -> CgroupResources;
@@ -126,6 +126,8 @@ pub trait Cgroups: Send + Sync + std::fmt::Debug {
 pub fn detect() -> Arc<dyn Cgroups> {
     let root = Path::new(CGROUP_ROOT);
     let unified = nix::sys::statfs::statfs(root)
+        // The mount itself decides, as in upstream's `IsCgroup2UnifiedMode`: on hybrid machines v2 is mounted
+        // below, without controllers.
         .is_ok_and(|stat| stat.filesystem_type() == nix::sys::statfs::CGROUP2_SUPER_MAGIC);
     if unified {
         Arc::new(CgroupsV2::new(root))
@@ -227,6 +229,7 @@ const REMOVE_ATTEMPTS: u32 = 20;
 /// Removes a group's folder and those below it, killing what still runs inside.
 fn remove_tree(folder: &Path) -> Result<(), CgroupError> {
     for child in folders(folder) {
+        // Innermost first: the kernel removes no group that has groups below it.
         remove_tree(&child)?;
     }
     for attempt in 0..REMOVE_ATTEMPTS {
@@ -241,6 +244,8 @@ fn remove_tree(folder: &Path) -> Result<(), CgroupError> {
                 });
             }
             Err(_) => {
+                // Killed only after a failed removal: an empty group costs one system call. A process may fork
+                // meanwhile, hence again in each attempt.
                 kill_members(folder);
                 std::thread::sleep(std::time::Duration::from_millis(u64::from(attempt)));
             }

@@ -56,6 +56,8 @@ fn first_properties(version: u8, slice: &str, parent: &str) -> Vec<Property> {
         ("Wants", Value::Texts(vec![parent.to_owned()])),
     ];
     properties.extend(counted.map(|name| (name, Value::Bool(true))));
+    // With default dependencies systemd would stop the slice at shutdown before the runtime has stopped its
+    // containers.
     properties.push(("DefaultDependencies", Value::Bool(false)));
     properties
 }
@@ -114,6 +116,8 @@ fn failed(action: &'static str, slice: &str) -> impl FnOnce(SystemdError) -> Cgr
 
 impl Cgroups for SystemdCgroups {
     fn apply(&self, path: &str, resources: &CgroupResources) -> Result<(), CgroupError> {
+        // The same rounded quota for both: with the exact one in the kernel's file, every `daemon-reload` would
+        // change it.
         let resources = keepable(resources);
         if let Some((slice, parent)) = slice_and_parent(path) {
             let version = self.version();
@@ -122,6 +126,7 @@ impl Cgroups for SystemdCgroups {
             let applied = self.slices.apply(slice, first, always);
             applied.map_err(failed("starting", slice))?;
         }
+        // After systemd, which writes the files itself while it starts the slice.
         self.files.apply(path, &resources)
     }
 

@@ -39,6 +39,8 @@ impl CgroupsV1 {
                         |option: &&str| POD_CONTROLLERS.contains(option) || option.starts_with("name=");
                     for option in options.split(',').filter(known) {
                         roots
+                            // Of a controller that is mounted twice the first mount counts; the others show the
+                            // same tree.
                             .entry(option.to_string())
                             .or_insert_with(|| PathBuf::from(folder));
                     }
@@ -73,6 +75,8 @@ impl CgroupsV1 {
                 path: folder.clone(),
                 source,
             })?;
+            // Before any process joins: a v1 cpuset without CPUs and memory nodes refuses every process
+            // (ENOSPC).
             if controller == "cpuset" {
                 self.fill_cpuset(path)?;
             }
@@ -108,6 +112,7 @@ impl Cgroups for CgroupsV1 {
             self.set("cpu", path, "cpu.shares", &shares.to_string())?;
         }
         if let Some(period) = resources.cpu_period_us {
+            // The period first: the kernel checks a quota against the period that is there.
             self.set("cpu", path, "cpu.cfs_period_us", &period.to_string())?;
         }
         if let Some(quota) = resources.cpu_quota_us {

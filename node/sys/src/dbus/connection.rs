@@ -15,7 +15,7 @@ use super::address;
 use super::message::{self, Call, HEAD, Kind, Malformed, Message};
 use super::value::Value;
 
-/// An answer comes within this time, or the connection is given up.
+/// Time limit for an answer; then the connection is unusable.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Unread signals that are kept; the oldest of more are dropped.
 const SIGNALS_MAX: usize = 32;
@@ -159,6 +159,7 @@ impl Connection {
     }
 
     async fn answer(&mut self, call: Call<'_>) -> Result<Reply, DbusError> {
+        // Zero is no serial (specification, "Header").
         self.serial = self.serial.wrapping_add(1).max(1);
         self.stream.write_all(&call.encode(self.serial)).await?;
         loop {

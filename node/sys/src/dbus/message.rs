@@ -112,6 +112,7 @@ pub(super) fn length(head: &[u8]) -> Result<usize, Malformed> {
     let body = reader.length()?;
     reader.at = 12;
     let fields = reader.length()?;
+    // Each part before the sum, which would overflow on 32 bits.
     if head[3] != VERSION || body > BYTES_MAX || fields > BYTES_MAX {
         return Err(Malformed);
     }

@@ -74,6 +74,7 @@ pub fn read_head(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
 /// Reports whether a file has exactly this content; a file of another length is not read.
 pub fn holds(path: &Path, content: &[u8]) -> std::io::Result<bool> {
     let length = content.len() as u64;
+    // One byte more than expected: a file that grows between the two calls is not taken for equal.
     Ok(std::fs::metadata(path)?.len() == length && read_head(path, length + 1)? == content)
 }
 
@@ -150,6 +151,7 @@ pub fn open_below(root: &Path, inside: &Path) -> std::io::Result<OwnedFd> {
         Mode::empty(),
     )?;
     match resolve(&top, inside) {
+        // Missing folders are the rare case: all else took one call.
         Err(Errno::ENOENT) => {}
         found => return found.map_err(explain),
     }
@@ -159,6 +161,8 @@ pub fn open_below(root: &Path, inside: &Path) -> std::io::Result<OwnedFd> {
         let parent = resolve(&top, &prefix).map_err(explain)?;
         prefix.push(component);
         match resolve(&top, &prefix) {
+            // Component by component, each resolved from the root: a parent that is replaced by a link
+            // meanwhile cannot lead out.
             Err(Errno::ENOENT) => make_folder(&parent, component.as_os_str(), mode)?,
             found => drop(found.map_err(explain)?),
         }

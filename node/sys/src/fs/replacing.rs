@@ -23,6 +23,7 @@ pub fn write_durably(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 
 fn replace(path: &Path, content: &[u8], mode: u32, is_durable: bool) -> io::Result<()> {
     if let Some(file) = unchanged(path, content, mode) {
+        // Not rewritten: see the doc, a restart on a full disk. Synced nevertheless.
         return match is_durable {
             // An earlier call may have failed, or been killed, before it was on the disk.
             true => file.sync_all().and_then(|()| sync_folder(path)),
@@ -49,6 +50,7 @@ fn unchanged(path: &Path, content: &[u8], mode: u32) -> Option<File> {
     let mut file = open_regular(path).ok()?;
     let found = file.metadata().ok()?;
     let length = content.len() as u64;
+    // Length and mode first: a pod may have put a huge file there.
     if found.len() != length || found.permissions().mode() & 0o7777 != mode {
         return None;
     }
@@ -87,6 +89,7 @@ impl Temporary {
     }
 
     fn write(&self, content: &[u8], mode: u32, is_durable: bool) -> io::Result<()> {
+        // A remnant of a killed program; `create_new` would fail on it for ever.
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -97,6 +100,7 @@ impl Temporary {
             .write(true)
             .mode(mode)
             .open(&self.path)?;
+        // `mode` above is reduced by the umask.
         file.set_permissions(Permissions::from_mode(mode))?;
         file.write_all(content)?;
         match is_durable {

@@ -64,6 +64,8 @@ impl Removal {
 
     fn remove(&mut self, name: &OsStr) -> std::io::Result<()> {
         match unlinkat(&self.top, name, UnlinkatFlags::NoRemoveDir) {
+            // Tried as a file first: a stat before would be a second look at a name that a container may
+            // exchange. Linux answers EISDIR for folders, POSIX EPERM.
             Err(Errno::EISDIR | Errno::EPERM) => {}
             Err(Errno::ENOENT) => return Ok(()),
             removed => return Ok(removed?),
@@ -190,6 +192,7 @@ fn give_item(item: &OwnedFd, group: u32, read_only: bool) -> std::io::Result<boo
         mode |= 0o2110;
     }
     fchownat(
+        // Owner before mode: chown clears set-gid of executables.
         item.as_fd(),
         "",
         None,

@@ -150,6 +150,7 @@ impl TreeCount {
             self.add(&stat);
             return self.enter(name);
         }
+        // Only files with several names are remembered; memory is bounded by LINKS_MAX and not by the tree.
         if stat.st_nlink == 1 || self.is_new(stat.st_ino) {
             self.add(&stat);
         }

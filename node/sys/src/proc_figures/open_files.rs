@@ -78,6 +78,7 @@ fn count(proc: &Path, processes: &[i32], names_max: usize, budget: &mut FileBudg
         let names = names(&folder, most + 1);
         budget.take(names.len() + 1);
         if names.len() > most {
+            // Too many names to read each: the size of the folder gives the number without the kinds.
             let rest = sizes(proc, &processes[at..], names.len(), budget);
             return OpenFiles {
                 descriptors: rest.map(|rest| descriptors + rest),

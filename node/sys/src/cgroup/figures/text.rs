@@ -31,6 +31,8 @@ impl Files {
 
     /// A limit in bytes: a number beyond all memory is none (version 1).
     pub(super) fn limit(&self, name: &str) -> Option<u64> {
+        // The kernel's "no limit" depends on the page size (`PAGE_COUNTER_MAX`), so anything beyond real memory
+        // counts, as in cAdvisor.
         const NONE_FROM: u64 = 1 << 62;
         self.number(name).filter(|limit| *limit < NONE_FROM)
     }

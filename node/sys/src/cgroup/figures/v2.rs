@@ -36,6 +36,7 @@ pub(in crate::cgroup) fn read(folder: &Path, is_root: bool) -> Option<GroupFigur
             cpu_period_us: period.parse().ok(),
             memory_bytes: files.number("memory.max"),
             swap_bytes: files.number("memory.swap.max"),
+            // `memory.min` is always there; zero is the kernel's default and no reservation.
             memory_reservation_bytes: files.number("memory.min").filter(|bytes| *bytes > 0),
         },
         pressure: PressureFigures {
