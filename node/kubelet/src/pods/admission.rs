@@ -42,7 +42,7 @@ impl Rejection {
         Self::new(name, format!("Predicate {name} failed: {why}"))
     }
 
-    /// Making room for a critical pod has failed.
+    /// Rejection of a critical pod whose preemption of others failed.
     pub(crate) fn unexpected(why: &str) -> Self {
         let message = format!(
             "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of \
@@ -51,7 +51,7 @@ impl Rejection {
         Self::new("UnexpectedAdmissionError", message)
     }
 
-    /// The pod's devices cannot be had.
+    /// Rejection of a pod whose devices cannot be allocated.
     pub(crate) fn unexpected_allocation(why: &str) -> Self {
         let message = format!("Allocate failed due to {why}, which is unexpected");
         Self::new("UnexpectedAdmissionError", message)
@@ -104,6 +104,8 @@ pub(crate) fn node_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
 pub(crate) fn taint_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
     let all = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
     let tolerations = spec(pod).tolerations.as_deref().unwrap_or_default();
+    // Other effects do not count: the scheduler applies `NoSchedule`, and pods that are bound by hand run
+    // nevertheless (upstream's `generalFilter`).
     let mut ending = all
         .unwrap_or_default()
         .iter()
@@ -156,7 +158,7 @@ fn groups(pod: &Pod, abilities: &Abilities) -> Option<Rejection> {
     })
 }
 
-/// A pod that came up already runs as confined as it is.
+/// Refuses a profile that the node cannot enforce, but not of a pod that runs already: it is confined as it was started.
 fn app_armor(pod: &Pod, abilities: &Abilities) -> Option<Rejection> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let came_up = phase.is_some_and(|phase| phase != "Pending");

@@ -61,6 +61,8 @@ impl BackOff {
 
     fn live(&self, key: &str, since: Timestamp) -> Option<Entry> {
         let entry = self.entries.get(key).copied()?;
+        // Compared with the end of the last run, not with now: a container that ran for ten minutes has
+        // recovered, however long ago it ended.
         (between(entry.updated, since) <= LONGEST * 2).then_some(entry)
     }
 }

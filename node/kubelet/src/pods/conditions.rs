@@ -26,6 +26,7 @@ pub(super) fn conditions(input: &StatusInput<'_>, status: &PodStatus) -> Vec<Pod
         ("ContainersReady", containers),
         ("PodScheduled", Verdict::plain(true)),
     ];
+    // Begins with all that are there: readiness gates and the scheduler's conditions belong to others and stay.
     let mut conditions = input.previous.conditions.clone().unwrap_or_default();
     for (kind, verdict) in verdicts {
         set_condition(&mut conditions, input, kind, verdict);
@@ -79,6 +80,7 @@ fn set_condition(conditions: &mut Vec<PodCondition>, input: &StatusInput<'_>, ki
     let text = if verdict.truth { "True" } else { "False" };
     let found = conditions.iter_mut().find(|condition| condition.type_ == kind);
     let since = match &found {
+        // A changed reason or message keeps the time: it says when the status changed.
         Some(condition) if condition.status == text => condition.last_transition_time.clone(),
         _ => Some(seconds(input.now)),
     };
@@ -120,6 +122,8 @@ fn initialized(input: &StatusInput<'_>, status: &PodStatus, phase: &str) -> Verd
             message: None,
         };
     }
+    // Once a regular container has begun, init containers count as complete, also where their records were
+    // collected (upstream's `HasAnyRegularContainerStarted`).
     if incomplete.is_empty() || began {
         return Verdict::plain(true);
     }

@@ -203,6 +203,7 @@ pub(crate) async fn observe(runtime: &Runtime, cri: &CriClient, uid: &str) -> Re
     let (sandboxes, containers) = futures::try_join!(sandboxes, containers)?;
     let mut sandboxes: Vec<ObservedSandbox> = sandboxes.into_iter().flatten().collect();
     let mut containers = with_termination_messages(runtime, containers.into_iter().flatten().collect()).await;
+    // Sorted here: the interface promises no order of lists, and `latest` and `previous` depend on it.
     sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.created_at));
     containers.sort_by_key(|container| std::cmp::Reverse(container.created_at));
     Ok(ObservedPod {
@@ -222,6 +223,7 @@ pub(crate) async fn observe_again(
         .sandboxes
         .iter()
         .map(|found| read_sandbox(cri, found.id.clone()));
+    // The status of an ended container does not change any more, but for the reason (see `reason_may_change`).
     let changing = |found: &&ObservedContainer| found.state != ContainerState::Exited;
     let read = |found: &ObservedContainer| read_container(cri, found.id.clone(), found.sandbox_id.clone());
     let containers = last.containers.iter().filter(changing).map(read);

@@ -109,6 +109,8 @@ fn plan_sandbox(snapshot: &Snapshot<'_>, plan: &mut Plan) {
     let containers = &spec(snapshot.pod).containers;
     let latest = |container: &Container| snapshot.observed.latest(&container.name);
     let ran_before = attempt > 0 && !snapshot.observed.containers.is_empty();
+    // A pod that never restarts does not get a second sandbox, as in upstream's `computePodActions`: its
+    // containers would run twice.
     let never = ran_before && RestartPolicy::of(snapshot.pod) == RestartPolicy::Never;
     let began = containers
         .iter()
@@ -116,6 +118,7 @@ fn plan_sandbox(snapshot: &Snapshot<'_>, plan: &mut Plan) {
     let done = |container: &Container| {
         latest(container).is_some_and(|found| is_done(snapshot.pod, container, found))
     };
+    // Only with one of them known to the runtime: after a lost state all of them start.
     if never || began && containers.iter().all(done) {
         plan.finish = true;
         return;
@@ -202,6 +205,7 @@ impl<'a> Decider<'a, '_> {
                 _ if regular_began => Step::Passed,
                 _ => self.init(container),
             };
+            // Once regular containers run, a failing sidecar is restarted beside them and holds up nothing.
             if step != Step::Passed && !regular_began {
                 return step;
             }
@@ -262,6 +266,7 @@ impl<'a> Decider<'a, '_> {
             }
         }
         if kept == 0 {
+            // The lists are emptied: the pod ends as a whole then, its sidecars after the others.
             self.plan.finish = true;
             self.plan.kill.clear();
             self.plan.remove.clear();

@@ -29,6 +29,8 @@ pub(crate) fn choose(
     let guaranteed = of_class(Qos::Guaranteed);
     let lower = [best_effort.clone(), burstable.clone()].concat();
     refuse(&without(needed, &[lower.clone(), guaranteed.clone()].concat()))?;
+    // The highest class first, and only as much of it as all pods of lower classes could not free: so it keeps
+    // as many as possible (upstream's `getPodsToPreempt`).
     let guaranteed = by_distance(guaranteed, without(needed, &lower))?;
     let with_guaranteed = [best_effort.clone(), guaranteed.clone()].concat();
     let burstable = by_distance(burstable, without(needed, &with_guaranteed))?;

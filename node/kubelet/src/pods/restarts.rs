@@ -83,6 +83,7 @@ fn asks_for_all(rule: &ContainerRestartRule) -> bool {
 
 /// The first rule that fits; rules count only beside a policy of the container's own.
 fn rule(container: &Container, exit_code: i32) -> Option<&ContainerRestartRule> {
+    // Validation refuses rules without a policy of the container's own.
     container.restart_policy.as_ref()?;
     let mut rules = container.restart_policy_rules.iter().flatten();
     rules.find(|rule| {
@@ -150,6 +151,8 @@ pub(crate) fn round(pod: &Pod, observed: &ObservedPod) -> u32 {
         found.state == ContainerState::Exited
             && containers.any(|own| own.name == found.name && restarts_all(own, found.exit_code))
     };
+    // The maximum over all containers that the runtime has: records of an earlier round may be collected, and
+    // the number must not fall.
     let rounds = observed.containers.iter().map(|found| match closes(found) {
         true => found.round.saturating_add(1),
         false => found.round,

@@ -70,11 +70,13 @@ pub(crate) fn forget(folder: &Path) -> io::Result<()> {
 /// Every pod of this node that an agent left running, as many as the node has room for. Blocks.
 pub(crate) fn load_all(config: &KubeletConfig) -> Vec<SavedPod> {
     let mut uids = files::uids_on_disk(config);
+    // Sorted, so that each start takes the same ones where there are more than the node may run.
     uids.sort();
     uids.dedup();
     let load = |id: &String| {
         let saved = SavedPod::load(&files::pod_folder(config, id))?;
         let pod = &saved.pod;
+        // A folder's name is the pod's uid; a file that was copied between folders or nodes starts nothing.
         let is_ours = uid(pod) == id && spec(pod).node_name.as_deref() == Some(config.node_name.as_str());
         (is_ours && has_begun(pod) && !is_to_end(pod)).then_some(saved)
     };

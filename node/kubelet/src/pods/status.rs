@@ -52,6 +52,8 @@ pub(crate) struct StatusInput<'a> {
 
 /// Makes it.
 pub(crate) fn generate(input: &StatusInput<'_>) -> PodStatus {
+    // From the previous one: fields that only others write (`nominatedNodeName`, `resourceClaimStatuses`, the
+    // class) stay.
     let mut status = input.previous.clone();
     let (inits, regulars): (Vec<_>, Vec<_>) =
         all_containers(input.pod).partition(|(kind, _)| *kind != ContainerKind::Regular);
@@ -178,6 +180,8 @@ fn container_status(
     let of_earlier_round = removed.then_some((RESTARTING_ALL, RESTARTING_ALL_MESSAGE));
     let given = input.waiting.get(&container.name);
     let waits = given.map(|(reason, message)| (reason.as_str(), message.as_str()));
+    // A container that waits for its restart shows how it ended in `lastState`, as in upstream's
+    // `convertToAPIContainerStatuses`.
     if let (Some((reason, message)), false) = (waits.or(of_earlier_round), running || input.terminal) {
         let ended = status.state.take().filter(|state| state.terminated.is_some());
         status.last_state = ended.or(status.last_state);
@@ -318,6 +322,8 @@ fn reported_end<'a>(before: &'a ContainerStatus, id: &str) -> Option<&'a Contain
 
 fn observed_end(container: &ObservedContainer, id: String) -> ContainerStateTerminated {
     let reason = match (container.exit_code, container.reason.as_str()) {
+        // Whatever the runtime says: upstream's reasons are these two, unless the runtime names one
+        // (`OOMKilled`).
         (0, _) => "Completed".to_string(),
         (_, "") => "Error".to_string(),
         (_, reason) => reason.to_string(),

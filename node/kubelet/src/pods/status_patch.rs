@@ -60,6 +60,7 @@ fn changed_conditions(before: Option<&Value>, after: &Value) -> Value {
                     .into_iter()
                     .flat_map(|old| old.into_iter().map(|(name, _)| name))
                 {
+                    // A merge keeps fields that the patch does not name; a null removes them.
                     fields.entry(name).or_insert(Value::Null);
                 }
             }
@@ -77,6 +78,7 @@ fn replaced(before: Option<&Value>, after: &Value) -> Value {
     let mut list = after.as_array().cloned().unwrap_or_default();
     if before
         .and_then(Value::as_array)
+        // An empty list has nothing to replace.
         .is_some_and(|before| !before.is_empty())
     {
         list.push(json!({"$patch": "replace"}));

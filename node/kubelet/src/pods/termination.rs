@@ -25,6 +25,8 @@ pub(crate) async fn stop_all(
         .sandbox()
         .and_then(|sandbox| sandbox.ips.first())
         .map(String::as_str);
+    // Each stage gets the token of the one before it: all kills run at once, so that preStop hooks begin
+    // together, and each waits for its turn with the signal alone.
     let mut turn = None;
     let mut stages = Vec::new();
     for stage in stages_of(pod, observed) {
@@ -43,7 +45,10 @@ pub(crate) async fn stop_all(
         });
     }
     join_all(stages).await;
+    // Between containers and sandbox: no new connection reaches a pod that is ending, and the address is still
+    // its own.
     release_host_ports(control, uid(pod), observed).await;
+    // Last: the sandbox holds the network, which preStop hooks and grace periods need.
     for sandbox in observed.sandboxes.iter().filter(|sandbox| sandbox.ready) {
         control.stop_sandbox(&sandbox.id).await?;
     }

@@ -54,6 +54,8 @@ fn show_limits(own: &mut BTreeMap<String, ApiQuantity>, limits: &CgroupResources
         .map(|(quota, period)| quota * 1000 / period.max(1));
     let smallest = |amount: Option<i64>| amount.is_some_and(|amount| amount <= CPU_LIMIT_MIN_MILLIS);
     let requested = own.get("cpu").and_then(|cpu| cpu.0.parse::<Quantity>().ok());
+    // The kernel's smallest quota stands for all requests below it; shown as 10m, a request of 5m would look
+    // changed for ever.
     if !(smallest(millis) && smallest(requested.map(Quantity::millis))) {
         show(own, "cpu", millis.map(Quantity::from_millis), Quantity::millis);
     }

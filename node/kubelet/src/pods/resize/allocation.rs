@@ -235,6 +235,7 @@ impl NodeAllocations {
         let mut inner = self.inner.lock();
         let pods = i64::try_from(inner.others(uid).count()).unwrap_or(i64::MAX);
         let places = allocatable.get("pods");
+        // The number of pods comes first, as upstream's `fitsRequest` has it in its list of reasons.
         if pods >= places {
             let text = sentence("pods", 1, pods, places);
             return Err(Shortage::Resource("pods".to_owned(), text));
@@ -271,6 +272,7 @@ impl NodeAllocations {
         }
         inner.requests.insert(uid.to_owned(), request);
         self.changed.notify_one();
+        // Allocated before its victims have ended, so that no other pod takes what they free.
         Ok(victims)
     }
 
@@ -300,6 +302,7 @@ impl NodeAllocations {
     ) -> Result<(), String> {
         let mut inner = self.inner.lock();
         if let Some((_, message)) = inner.shortage(uid, &request, allocatable, ["cpu", "memory"]) {
+            // Registered under the lock of the check: a release in between would wake nobody.
             inner.waiting.insert(uid.to_owned(), wake.clone());
             return Err(message);
         }
@@ -309,6 +312,7 @@ impl NodeAllocations {
             .unwrap_or_default();
         if ["cpu", "memory"]
             .iter()
+            // A pod that shrinks may make room for another one's deferred resize.
             .any(|name| request.get(name) < before.get(name))
         {
             inner.wake_all();

@@ -76,6 +76,7 @@ fn condition(
 ) -> PodCondition {
     let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let reason = some(&content.reason);
+    // Both conditions are true while they exist, so a changed reason is what makes a transition.
     let since = before.filter(|before| before.reason == reason);
     let since = since.and_then(|before| before.last_transition_time.clone());
     PodCondition {

@@ -75,6 +75,7 @@ impl Resources {
 
     /// The pod with these instead of its own. Containers not named here keep theirs.
     pub(crate) fn put_into(&self, pod: &Arc<Pod>) -> Arc<Pod> {
+        // The common case: no clone of the pod in each round.
         if Self::of(pod) == *self {
             return pod.clone();
         }

@@ -118,6 +118,8 @@ fn containers(
         .iter()
         .filter(|resize| pair(resize).0 != pair(resize).1)
         .collect();
+    // False sorts before true: containers whose limit shrinks free what the others take, within the pod's
+    // limit.
     differing.sort_by_key(|resize| {
         let ((from_request, from_limit), (to_request, to_limit)) = pair(resize);
         match from_limit == to_limit {

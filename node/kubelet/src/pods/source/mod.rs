@@ -203,6 +203,7 @@ impl Pods {
 
     /// Follows the pods bound to this node, for ever. None is admitted to a node that is not known.
     pub(crate) async fn follow_api(self: Arc<Self>, node_name: String) {
+        // Admission needs allocatable amounts, labels and taints of the node.
         self.context.node_known.wait_for(|known| *known).await;
         *self.saved.lock() = self.load_saved().await;
         let client = api::client(&self.context.client, &self.context.runtime);
@@ -214,6 +215,7 @@ impl Pods {
         match change {
             TypedChange::All { objects, unread } => {
                 let mut listed = self.listed.lock();
+                // Held to the end: `take_up` would begin saved pods that this list no longer has.
                 *listed = true;
                 let (mirrors, pods): (Vec<Pod>, Vec<Pod>) = objects.into_iter().partition(is_mirror);
                 let mut present: BTreeSet<String> = unread.iter().map(|own| own.uid.0.clone()).collect();
@@ -221,6 +223,7 @@ impl Pods {
                 self.context.mirrors.replace(mirrors.clone(), &present);
                 mirrors.iter().for_each(|mirror| self.wake_static(mirror));
                 present.extend(pods.iter().map(|pod| uid(pod).to_string()));
+                // Before any worker begins: a new pod's would take the resources of one that runs.
                 self.hold_begun(&pods);
                 self.begin_unread(&unread);
                 pods.into_iter().for_each(|pod| self.set_of_the_api(pod));
@@ -378,6 +381,7 @@ impl Pods {
 
     fn gone(&self, uid: &str) {
         if let Some(inbox) = self.inboxes.lock().get(uid) {
+            // Before the cancellation, which drops the worker's round: the next one must see why.
             inbox.gone.store(true, Ordering::Release);
             inbox.ending.cancel();
             inbox.wake.notify_one();

@@ -23,7 +23,7 @@ const RECONNECT_AFTER: Duration = Duration::from_millis(500);
 /// Deleted pods that have workers at once for what they left on the disk alone: pods that may write the folder of logs make any number
 /// of folders there.
 const REMAINS_MAX: usize = 256;
-/// A subscription has arrived by then; containerd does not say so before its first event.
+/// Time after which a subscription is in force; containerd confirms none before its first event.
 const SUBSCRIBED_AFTER: Duration = Duration::from_secs(2);
 
 impl Pods {
@@ -71,6 +71,7 @@ impl Pods {
 
     fn remember_exit(&self, id: &str) {
         let mut exited = self.context.exited.lock();
+        // Cleared as a whole: a lost entry costs a worker one stale observation, and the relist finds it.
         if exited.len() >= EXITED_MAX {
             exited.clear();
         }
@@ -95,6 +96,8 @@ impl Pods {
                     let changed = states
                         .iter()
                         .filter(|(uid, state)| seen.get(*uid) != Some(*state));
+                    // Only those that changed: with hundreds of pods a round of each would cost the runtime
+                    // thousands of calls a minute.
                     changed.for_each(|(uid, _)| self.wake_to_list(uid));
                     if synced {
                         self.remove_orphaned_pods(states.keys().cloned().collect()).await;

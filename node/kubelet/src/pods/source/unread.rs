@@ -29,6 +29,7 @@ impl Pods {
         let mut saved = std::mem::take(&mut *self.saved.lock());
         let is_unread = |id: &str| unread.iter().any(|header| header.uid.0 == id);
         let inboxes = self.inboxes.lock();
+        // Pods that can be decoded begin from the list itself, which is newer than the file.
         saved.retain(|known| is_unread(uid(&known.pod)) && !inboxes.contains_key(uid(&known.pod)));
         drop(inboxes);
         self.begin_saved(saved);

@@ -29,9 +29,12 @@ impl PodWorker {
         observed: &ObservedPod,
         plan: &Plan,
     ) -> Result<ActOutcome, node_cri::CriError> {
+        // Alone: whatever else the plan says is decided anew with the sandbox that is made.
         if let Some(attempt) = plan.create_sandbox {
             return self.act_sandbox(pod, observed, attempt).await;
         }
+        // In every round, not only when containers start: an agent that was restarted has to claim what its
+        // predecessor left.
         let holds_ports = self.hold_host_ports(pod, observed).await;
         let resizes = self.has_to_resize(pod, plan);
         if plan.kill.is_empty() && plan.remove.is_empty() && plan.start.is_empty() && !resizes {
@@ -127,6 +130,7 @@ impl PodWorker {
         for start in &plan.start {
             if let Some(ended) = start.ended_at {
                 let now = self.now();
+                // Before the start, which may fail or be dropped: the attempt counts in any case.
                 self.backoff.tried(&start.name, ended, now);
             }
             let with = PodFacilities {
@@ -168,6 +172,8 @@ impl PodWorker {
             let text = "Pod sandbox changed, it will be killed and re-created.";
             context.events.pod(pod, EventType::Normal, "SandboxChanged", text);
         }
+        // An earlier sandbox and its containers end first: two sandboxes of a pod would share its name and its
+        // volumes.
         termination::stop_all(&context.control, pod, observed, grace_period(pod), Hook::Run).await?;
         for sandbox in &observed.sandboxes {
             context.control.stop_sandbox(&sandbox.id).await?;
@@ -192,6 +198,8 @@ impl PodWorker {
         let created = context.control.create_sandbox(pod, attempt).await;
         match created {
             Ok(id) => {
+                // The first event of the sandbox may come before the next observation, which would register the
+                // owner otherwise.
                 context.owners.lock().insert(id, self.uid.clone());
                 Ok(ActOutcome::Yes)
             }

@@ -27,12 +27,17 @@ impl PodWorker {
         observed: &ObservedPod,
     ) -> Result<Next, node_cri::CriError> {
         self.forget_saved().await;
+        // First of all: an agent that is killed from here on must not start the pod's containers again.
+        // Readiness probes go on, so that the pod leaves its Services when it stops answering; liveness and
+        // startup probes would only kill what is ending.
         self.probes.stop_liveness_and_startup();
         let still =
             observed.running().next().is_some() || observed.sandboxes.iter().any(|sandbox| sandbox.ready);
         let mut observed = observed.clone();
         if still {
             self.report(pod, &observed, false).await;
+            // Reported before the stop: endpoints need the pod's deletion and readiness early, and the grace
+            // period may be long.
             self.stop_listening(pod, &observed).await?;
             observed = self.observe().await?;
         }
@@ -57,6 +62,7 @@ impl PodWorker {
             return Ok(Next::Wait(None));
         }
         self.remove_everything(&observed).await?;
+        // Kept until the object is to be deleted: `kubectl logs` reads the logs of a pod that has ended.
         Ok(self.delete_object(pod).await)
     }
 
@@ -200,6 +206,7 @@ impl PodWorker {
         let api: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace(pod));
         let params = DeleteParams {
             grace_period_seconds: Some(0),
+            // A new pod of the same name (of a StatefulSet) must not be deleted for the old one.
             preconditions: Some(Preconditions {
                 uid: Some(self.uid.clone()),
                 resource_version: None,
@@ -224,6 +231,7 @@ impl PodWorker {
     ) -> Result<Next, node_cri::CriError> {
         self.forget_saved().await;
         self.probes.stop();
+        // As upstream: the object is gone, so no one waits for a graceful end.
         let grace = grace_period(pod).min(1);
         termination::stop_all(&self.context.control, pod, observed, grace, Hook::Run).await?;
         let observed = self.observe().await?;

@@ -12,7 +12,7 @@ use crate::pods::observed::{ContainerState, ObservedPod};
 use crate::pods::plan::Plan;
 use crate::pods::spec;
 
-/// Volumes that fail are tried less and less often: upstream's first and last pause (`exponentialbackoff`).
+/// First and longest backoff of volumes that fail: upstream's (`exponentialbackoff`).
 const VOLUME_RETRY_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(122));
 /// Volumes of objects are brought up to date at this interval even without an event.
 const REFRESH_AFTER: Duration = Duration::from_secs(600);
@@ -70,9 +70,11 @@ impl PodWorker {
             *count += 1;
             if *count > ENDED_CONTAINERS_KEPT && found.state == ContainerState::Exited {
                 self.last_seen = None;
+                // The observation lists a container that is removed here.
                 let request = node_cri::v1::RemoveContainerRequest {
                     container_id: found.id.clone(),
                 };
+                // A failure is not reported: the next round finds it again.
                 let _ = self.context.control.cri.remove_container(request).await;
                 let log = std::path::PathBuf::from(&found.log_path);
                 let _ = self

@@ -41,13 +41,13 @@ use crate::containers::files;
 use crate::containers::resources::pod_limits;
 use crate::probes::ProbeManager;
 
-/// After a failed step the pod is looked at again after this long, as upstream's.
+/// Requeue after a failed step, as upstream's.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// After a failed write to the API server.
+/// Requeue after a failed write to the API server.
 const RETRY_WRITE_AFTER: Duration = Duration::from_secs(1);
-/// Rounds without a pause; a pod that wants more is looked at again later.
+/// Rounds without a pause; a pod that needs more is requeued.
 const ROUNDS_MAX: usize = 32;
-/// After giving up on a runtime whose bookkeeping lags behind its events it is looked at again after this long.
+/// Requeue after an observation that lags behind the runtime's events.
 const LOOK_AFTER_CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Next round of a worker.
@@ -118,7 +118,7 @@ impl std::fmt::Debug for PodWorker {
 }
 
 impl PodWorker {
-    /// A worker that has not looked yet.
+    /// A worker that has not observed its pod yet.
     pub(crate) fn new(context: Arc<WorkerContext>, inbox: Arc<Inbox>) -> Self {
         let uid = uid(&inbox.pod.lock()).to_string();
         let objects = context.objects.for_pod(&uid);
@@ -226,6 +226,7 @@ impl PodWorker {
     /// answer that does not come. Its begun work is observed again by the next.
     async fn interruptible_round(&mut self) -> Result<Option<Next>, node_cri::CriError> {
         let ending = self.inbox.ending.clone();
+        // An end is never interrupted: it has its own way to shorten the grace period (`stop_within`).
         if ending.is_cancelled() || self.ended || self.failure.is_some() {
             return self.round().await;
         }
@@ -241,6 +242,7 @@ impl PodWorker {
         };
         tokio::select! {
             biased;
+            // `None`, and not an error: the next round sees the deletion and ends the pod.
             () = ending.cancelled() => Ok(None),
             () = out_of_time => Ok(None),
             outcome = self.round() => outcome,
@@ -283,6 +285,8 @@ impl PodWorker {
             return self.end(&pod, &observed).await.map(Some);
         }
         let (allocations, wake) = (&self.context.allocations, &self.inbox.wake);
+        // Admitted, and its victims still run: starting now would overcommit the node. Their release wakes this
+        // worker.
         if allocations.holds_any(&self.victims, &self.uid, wake) {
             return Ok(Some(Next::Wait(None)));
         }
@@ -299,6 +303,8 @@ impl PodWorker {
             .and_then(|sandbox| sandbox.ips.first())
             .cloned();
         let ip = ip.unwrap_or_else(|| self.context.control.config.node_ip.to_string());
+        // Before the plan, which reads the results: a container that was found running gets its probes in the
+        // same round.
         self.probes.follow(&pod, &ip, &previous, observed.running());
         let view = self.probes.view();
         let snapshot = Snapshot {
@@ -332,6 +338,8 @@ impl PodWorker {
             ActOutcome::Failed => {
                 let observed = self.observe().await?;
                 self.report(&pod, &observed, false).await;
+                // Observed again: some containers may have started before one failed, and the status must not
+                // deny them.
                 // What cannot be mounted now may never be: a change of its objects wakes the worker.
                 Ok(Some(self.after(volume_pause(self.volume_failures))))
             }

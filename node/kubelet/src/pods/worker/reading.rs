@@ -36,6 +36,8 @@ impl PodWorker {
         loop {
             let observed = observe(&self.context.runtime, &self.context.control.cri, &self.uid).await?;
             self.behind = self.is_behind(&observed);
+            // Bounded: a runtime that never catches up (a lost record) must not keep the pod's other containers
+            // from starting.
             let gave_up = pause > CATCH_UP.1;
             if !self.awaits_reason(&observed) && (!self.behind || gave_up) {
                 return Ok(observed);

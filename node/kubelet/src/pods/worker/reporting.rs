@@ -29,6 +29,8 @@ impl PodWorker {
     pub(super) fn previous(&self, pod: &Pod) -> PodStatus {
         let theirs = pod.status.clone().unwrap_or_default();
         match &self.written {
+            // The watch is behind the agent's own writes; a patch against the older status would send, and
+            // reset, fields again.
             Some((revision, status)) if *revision >= revision_of(pod) => status.clone(),
             _ => theirs,
         }
@@ -55,6 +57,7 @@ impl PodWorker {
             failure: self.failure.as_ref(),
             now: self.now(),
         }));
+        // Before the write: eviction and the summary API read it also while the API server is away.
         self.inbox.status.lock().replace(Arc::clone(&status));
         if is_static(pod) {
             return self.report_to_mirror(pod, status).await;
@@ -186,6 +189,8 @@ impl PodWorker {
             .await?;
         let victims = self.admit_to_node(pod).await?;
         given.keep();
+        // Devices are allocated before the node's resources, as upstream, and released by drop where these are
+        // refused.
         Ok(victims)
     }
 
@@ -280,6 +285,7 @@ impl PodWorker {
             };
             found.map_or(Ok(Vec::new()), |found| {
                 self.context.allocations.release(&self.uid);
+                // `admit` has allocated; only the labels refuse the pod, and a rejected pod holds nothing.
                 Err(found)
             })
         };

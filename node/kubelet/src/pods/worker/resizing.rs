@@ -71,6 +71,8 @@ impl PodWorker {
                 return None;
             }
         };
+        // No file: the pod is new on this node, or an agent from before resizes ran it; its spec is what it was
+        // started with.
         let record = before.unwrap_or_else(|| Record::new(pod));
         let allocated = record.allocated.put_into(pod);
         self.context
@@ -192,6 +194,7 @@ impl PodWorker {
     ) -> Result<(), String> {
         let control = &self.context.control;
         let group = control.config.groups().of_pod(pod);
+        // Before the first step: a resize that is refused halfway would leave some containers changed.
         self.check_use(pod, record, resizes)?;
         for step in steps(pod, record, resizes, control.memory) {
             match step {
@@ -218,6 +221,7 @@ impl PodWorker {
             }
         }
         record.group.clone_from(&record.allocated);
+        // Noted after all steps: a failure repeats them all, which sets limits that are in force again.
         for resize in resizes {
             mark_actuated(record, &resize.name);
         }

@@ -32,10 +32,12 @@ impl PodWorker {
             .map(|known| known.values);
         let written = self.written.as_ref().map(|(revision, _)| *revision);
         let now = Saved::Now(revision_of(&pod), written, services.is_some());
+        // A round that began before the deletion must not write the file again.
         if self.saved == now || self.saved == Saved::Forgotten {
             return;
         }
         let saved = SavedPod::new(&pod, self.previous(&pod), services);
+        // A pod that was not admitted is for the next agent to decide on, with what it knows of the node.
         if !has_begun(&saved.pod) {
             return;
         }
