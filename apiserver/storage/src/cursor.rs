@@ -47,6 +47,7 @@ pub(crate) struct FeedCursor<C: Changes> {
 
 impl<C: Changes> FeedCursor<C> {
     pub(crate) fn open(changes: &Arc<C>, request: WatchRequest) -> Result<Self, StorageError> {
+        // One lock for check and registration: a change in between would be neither in the past nor marked.
         let mut feed = changes.feed().write();
         let (asked, current, compacted) = (request.after, feed.current(), feed.compacted());
         if request.interests.is_empty() {
@@ -76,6 +77,8 @@ impl<C: Changes> FeedCursor<C> {
         match result {
             Err(error) => Some(Poll::Ready(Err(error))),
             Ok(past) => {
+                // The mark is changed under the lock, or a change that is pushed meanwhile would set it back to
+                // a later one.
                 let _feed = self.changes.feed().read();
                 self.slot.go_on(past.next);
                 // Nothing of interest in what was read: go on.

@@ -110,6 +110,7 @@ impl Feed {
         let Some(revision) = self.ring.front().map(|event| event.revision) else {
             return false;
         };
+        // A revision goes whole: a transaction of several changes must not be seen in part.
         while let Some(event) = self.ring.pop_front_if(|event| event.revision == revision) {
             self.bytes -= footprint(&event);
         }
@@ -260,6 +261,7 @@ impl Feed {
         let mut last = Revision::ZERO;
         for event in self.ring.range(start..) {
             if slot.wants(event) {
+                // The bound gives way inside of a revision, which is delivered whole.
                 if found.len() >= max && event.revision != last {
                     slot.set_mark(event.revision);
                     return found;

@@ -69,6 +69,7 @@ pub(crate) struct Recached {
 pub(crate) fn page(root: &Root, prefix: &Prefix, options: &RangeOptions) -> (Vec<Arc<Entry>>, u64) {
     let entries = root.below(prefix, options.start_after.as_ref());
     let page: Vec<Arc<Entry>> = entries.take(options.most()).cloned().collect();
+    // Counted only for a full page: the count walks the tree.
     if page.len() < options.most() {
         return (page, 0);
     }
@@ -133,6 +134,7 @@ impl Pins {
         if self.get(pin.revision).is_some() {
             return;
         }
+        // The least recently used one goes: pages of a list that is still read move their state to the front.
         self.roots.truncate(MAX_PINS - 1);
         self.roots.push_front(pin);
     }

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval between looks at the file.
+/// Interval of reads of the file.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// No kubeconfig is longer.
+/// Largest kubeconfig in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// A file, and the client that its content makes.
@@ -89,6 +89,7 @@ impl Followed {
             return Ok(false);
         }
         let made = Client::from_kubeconfig_text(&text, self.runtime.clone()).await;
+        // Also where it cannot be used: a broken file is logged once, and not every five seconds.
         *self.seen.write() = text;
         *self.current.write() = made?.kube().clone();
         Ok(true)

@@ -45,9 +45,9 @@ impl<K> Default for Expectations<K> {
 }
 
 impl<K: Ord + Clone + Debug + Send + 'static> Expectations<K> {
-    /// Puts the keys that wait in line after each list of the cache, for as long as the subscription is kept. `of` makes the
+    /// Requeues the keys with expectations after each list of the cache, until the subscription is dropped. `of` makes the
     /// queue's key.
-    #[must_use = "keys are put in line until the subscription is dropped"]
+    #[must_use = "keys are requeued until the subscription is dropped"]
     pub fn requeue_after_lists<P: Projection, Q: QueueKey>(
         &self,
         cache: &Informer<P>,
@@ -75,7 +75,7 @@ impl<K: Ord + Clone + Debug + Send + 'static> Expectations<K> {
         });
     }
 
-    /// Notes that a create was refused: nothing was made.
+    /// Notes that a create was refused: the server created nothing.
     pub fn not_created(&self, key: &K, object: &ObjectKey) {
         self.change(key, |pending| pending.creations.retain(|own, _| own != object));
     }
@@ -94,7 +94,7 @@ impl<K: Ord + Clone + Debug + Send + 'static> Expectations<K> {
         });
     }
 
-    /// Notes that a change was refused, or the object is gone: nothing is to be seen.
+    /// Notes that a change was refused, or the object is gone: no event will come.
     pub fn not_changed(&self, key: &K, object: &ObjectKey) {
         self.change(key, |pending| pending.changes.retain(|own, _| own != object));
     }
@@ -109,7 +109,7 @@ impl<K: Ord + Clone + Debug + Send + 'static> Expectations<K> {
         self.change(key, |pending| drop(pending.deletions.remove(uid)));
     }
 
-    /// Drops what the cache shows by now and answers what is left.
+    /// Drops the expectations that the cache has met, and returns the others.
     pub fn settle<P: Projection>(&self, key: &K, cache: &Informer<P>) -> Awaited {
         // The position first: all up to it is in the store by the time the store is read.
         let position = cache.position();
@@ -117,6 +117,8 @@ impl<K: Ord + Clone + Debug + Send + 'static> Expectations<K> {
         self.change(key, |pending| {
             pending.creations.retain(|object, revision| {
                 let seen =
+                    // By revision too: an object that was created and deleted again is never in the cache, and
+                    // upstream's counters would wait out their five minutes.
                     cache.get(object).is_some() || revision.is_some_and(|revision| revision <= position);
                 !seen
             });
@@ -126,6 +128,7 @@ impl<K: Ord + Clone + Debug + Send + 'static> Expectations<K> {
             });
             pending.deletions.retain(|uid, object| {
                 let present = cache.get(object);
+                // An object that is marked for deletion counts as deleted: finalizers may keep it for long.
                 present.is_some_and(|present| present.uid() == uid && !present.header.is_deleting())
             });
             let acknowledged =
@@ -144,12 +147,12 @@ impl<K: Ord + Clone + Debug + Send + 'static> Expectations<K> {
         self.pending.lock().remove(key);
     }
 
-    /// Number of keys that wait for something.
+    /// Number of keys with expectations.
     pub fn len(&self) -> usize {
         self.pending.lock().len()
     }
 
-    /// Reports whether no key waits.
+    /// Reports whether no key has expectations.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

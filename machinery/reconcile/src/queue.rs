@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The first wait after a failure.
+/// Backoff after the first failure, as upstream's `DefaultTypedControllerRateLimiter`.
 pub const BACKOFF_BASE: Duration = Duration::from_millis(5);
-/// No failure waits longer.
+/// Longest backoff of a key.
 pub const BACKOFF_CEILING: Duration = Duration::from_secs(120);
 
 /// A queue of keys. Cheap to clone; all clones are one queue.
@@ -84,17 +84,17 @@ impl<K: Ord + Clone> WorkQueue<K> {
         }
     }
 
-    /// Gives each share of the keys a line of its own, such as each namespace; the lines take turns.
+    /// Queues keys by a share of theirs, such as the namespace; workers take from the shares in turn.
     pub fn share_by(&self, share: fn(&K) -> &str) {
         self.inner.state.lock().ready.share = share;
     }
 
-    /// Lets at most so many keys of a share have a worker at a time; the empty share has as many as there are.
+    /// Limits the keys of a share that are reconciled at once; the empty share has no limit.
     pub fn limit_shares(&self, workers: usize) {
         self.inner.state.lock().ready.limit = workers;
     }
 
-    /// Puts a key in line, unless it is there.
+    /// Adds a key to the queue, unless it is queued.
     pub fn add(&self, key: K) {
         let now = self.inner.runtime.monotonic();
         let added = self.inner.state.lock().add(key, now);
@@ -106,7 +106,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         }
     }
 
-    /// Puts a key in line after a while; an earlier time already set stays.
+    /// Adds a key after a delay; an earlier time that is already set stays.
     pub fn add_after(&self, key: K, delay: Duration) {
         // Upstream counts whatever is added for later.
         self.inner.stats.retried();
@@ -118,7 +118,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         self.inner.changed.notify_one();
     }
 
-    /// Puts a key in line after a wait that doubles with every failure since [`WorkQueue::forget`].
+    /// Adds a key after a backoff that doubles with every failure since [`WorkQueue::forget`].
     pub fn add_rate_limited(&self, key: K) {
         let failures = {
             let mut state = self.inner.state.lock();
@@ -134,7 +134,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         self.inner.state.lock().failures.get(key).copied().unwrap_or(0)
     }
 
-    /// The key did well: its next failure waits the shortest time.
+    /// Resets the backoff of a key.
     pub fn forget(&self, key: &K) {
         self.inner.state.lock().failures.remove(key);
     }
@@ -142,6 +142,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
     /// Waits for the next key and marks it as being worked on; call [`WorkQueue::done`] after.
     pub async fn next(&self) -> K {
         loop {
+            // Before the queue is read: a key that is added in between leaves its permit for this future.
             let changed = self.inner.changed.notified();
             let now = self.inner.runtime.monotonic();
             let taken = self.inner.state.lock().take(now);
@@ -161,12 +162,12 @@ impl<K: Ord + Clone> WorkQueue<K> {
         }
     }
 
-    /// The key's worker is done; if it was added meanwhile it is in line again.
+    /// Ends the work on a key; one that was added meanwhile is queued again.
     pub fn done(&self, key: &K) {
         self.done_with_cooldown(key, Duration::ZERO);
     }
 
-    /// The same as [`WorkQueue::done`], but the key is not in line again before it has rested so long.
+    /// The same as [`WorkQueue::done`], but the key is not queued again before this cooldown is over.
     pub fn done_with_cooldown(&self, key: &K, rest: Duration) {
         let now = self.inner.runtime.monotonic();
         let (since, waiting) = self.inner.state.lock().done(key, now, rest);
@@ -178,7 +179,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         }
     }
 
-    /// Keys in line or to be put there, seconds of all work that goes on, and of the longest.
+    /// Returns the number of queued keys, the seconds of all reconciles in progress together, and those of the longest.
     pub(crate) fn figures(&self) -> (usize, f64, f64) {
         let now = self.inner.runtime.monotonic();
         let state = self.inner.state.lock();
@@ -190,7 +191,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         (state.dirty.len(), sum, longest)
     }
 
-    /// Keys in line now.
+    /// Number of queued keys.
     pub fn len(&self) -> usize {
         self.inner.state.lock().ready.len
     }
@@ -260,6 +261,7 @@ impl<K> Shards<K> {
         } else {
             self.turns.push_back(share);
         }
+        // Behind all others: a namespace with a thousand keys gets one reconcile in each round.
         Some(key)
     }
 
@@ -290,12 +292,12 @@ enum Added {
 }
 
 impl Added {
-    /// Upstream counts a key that was not in line.
+    /// Reports whether upstream's `workqueue_adds_total` counts it: the key was not queued yet.
     fn is_counted(self) -> bool {
         matches!(self, Self::InLine | Self::Behind)
     }
 
-    /// A worker has something new to wait for.
+    /// Reports whether a waiting worker has to be woken.
     fn is_news(self) -> bool {
         matches!(self, Self::InLine | Self::Delayed)
     }
@@ -325,6 +327,7 @@ impl<K: Ord + Clone> State<K> {
         }
         self.dirty.insert(key.clone(), now);
         if self.working.contains_key(&key) {
+            // One worker per key: `done` queues it again, so that no change during a reconcile is lost.
             return Added::Behind;
         }
         self.ready.push_back(key);
@@ -365,7 +368,7 @@ impl<K: Ord + Clone> State<K> {
         }
     }
 
-    /// Ends a key's work, and answers since when it had a worker and whether one has something new to wait for.
+    /// Ends a key's work, and returns when that began, and whether a waiting worker has to be woken.
     fn done(&mut self, key: &K, now: Duration, rest: Duration) -> (Option<Duration>, bool) {
         let since = self.working.remove(key);
         if since.is_some() {
@@ -373,6 +376,7 @@ impl<K: Ord + Clone> State<K> {
         }
         // A share that had all its workers may have another now.
         let waiting = self.ready.len > 0;
+        // The map is bounded by the keys that were worked on within the longest cooldown.
         self.resting.retain(|_, until| *until > now);
         if rest.is_zero() {
             let again = self.dirty.contains_key(key);

@@ -19,7 +19,7 @@ pub struct WriteTracker {
 }
 
 impl WriteTracker {
-    /// A tracker that counts the looks it leaves out.
+    /// A tracker that counts the reconciles that are skipped.
     pub fn counting(skips: Counter) -> Self {
         Self {
             skips: Some(skips),
@@ -27,7 +27,7 @@ impl WriteTracker {
         }
     }
 
-    /// The server answered a write of this object so.
+    /// Records the answer of the server to a write of this object.
     pub fn record_write(&self, key: &ObjectKey, written: &Written) {
         if let Some(revision) = written.revision() {
             self.unseen.lock().insert(key.clone(), revision);

@@ -171,6 +171,8 @@ impl<P: Projection> Informer<P> {
     pub fn on_change(&self, handler: impl Fn(&Change<P>) + Send + Sync + 'static) -> Subscription {
         let handler: Handler<P> = Arc::new(handler);
         let mut handlers = self.shared.handlers.lock();
+        // Held from the first call to the registration: deliveries take this lock too, so no change falls in
+        // between and none comes twice.
         for object in self.list() {
             handler(&Change {
                 old: None,
@@ -183,6 +185,7 @@ impl<P: Projection> Informer<P> {
         let shared = Arc::downgrade(&self.shared);
         Subscription::new(move || {
             if let Some(shared) = shared.upgrade() {
+                // Weak: a subscription that its owner forgot must not keep the informer and its watch alive.
                 shared.handlers.lock().list.retain(|(own, _)| *own != id);
             }
         })

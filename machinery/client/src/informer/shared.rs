@@ -133,12 +133,15 @@ impl<P: Projection> Shared<P> {
         let mut store = self.store.write();
         if store
             .get(object.key())
+            // A list repeats most of what is there: an equal revision is no change, and handlers would enqueue
+            // every key.
             .is_some_and(|old| old.revision == object.revision && old.uid() == object.uid())
         {
             return;
         }
         let old = store.put(object.clone());
         drop(store);
+        // Released before handlers run: they read the store.
         // An object made anew under the same name is a removal and an addition, as upstream's informers deliver it.
         let (old, replaced) = match old {
             Some(old) if old.uid() != object.uid() => (None, Some(old)),
@@ -207,11 +210,14 @@ impl<P: Projection> Sink for Shared<P> {
                 .collect()
         };
         for key in &gone {
+            // Removals first: a handler that counts (a quota, a selector) never sees the old and the new set
+            // together.
             self.take(&handlers, key);
         }
         for object in objects {
             self.put(&handlers, object);
         }
+        // Handlers of `on_listed` run in `reached`: the position is the list's only then.
         self.listed.store(true, Ordering::Relaxed);
         self.synced.replace(true);
     }

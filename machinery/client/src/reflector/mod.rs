@@ -50,7 +50,7 @@ pub(crate) trait Sink: Send + Sync {
 
 /// Bytes that an object takes in stores and in what its readers make of it, beside its header.
 const OBJECT_BYTES: usize = 512;
-/// Time until an API extension that answered more than there is room for is asked again.
+/// Retry interval after an answer of an API extension that exceeded its memory limit.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(300);
 const NO_ROOM: Family = Family::new(
     "knarr_api_extension_views_dropped_total",
@@ -133,6 +133,7 @@ impl Reflector<'_> {
     /// One request to watch, preceded by a list where needed, read to its end.
     async fn round(&mut self) -> Result<Ended, ClientError> {
         self.pending = None;
+        // A list that a broken watch has left unfinished: its part must not be mixed with the next one.
         self.received = false;
         if let Position::At(revision) = &self.position {
             let query = vec![("resourceVersion", revision.to_string())];
@@ -146,6 +147,8 @@ impl Reflector<'_> {
             ];
             return match self.watch(query).await {
                 Err(error) if error.code() == 400 || error.is_invalid() => {
+                    // For the life of this reflector: a server without watch lists does not gain them while it
+                    // runs (upstream falls back for good too).
                     self.watch_list = false;
                     Ok(Ended::WatchListRefused)
                 }
@@ -166,6 +169,8 @@ impl Reflector<'_> {
         if error.is_expired() || error.is_revision_too_large() {
             tracing::debug!(%resource, error = why, "revision not available, listing again");
             self.position = Position::Expired;
+            // Expired and not unknown: the next list must be fresh, as one from the watch cache may be as old
+            // as the refused revision.
             return;
         }
         if self.failures.warns(error.code() == 404, self.runtime.monotonic()) {
@@ -178,7 +183,7 @@ impl Reflector<'_> {
         }
     }
 
-    /// Gives back all room: a part of what is there would be taken for all of it.
+    /// Empties the sink and releases its memory: readers would take a part of the objects for all of them.
     fn drop_view(&mut self, room: &AnswerRoom) {
         self.pending = None;
         self.position = Position::Expired;
@@ -200,7 +205,7 @@ impl Reflector<'_> {
         self.room = room;
     }
 
-    /// Waits where an API extension answers faster than it is read.
+    /// Sleeps while an API extension is over its rate of bytes.
     async fn pace(&self, bytes: usize) {
         if let Some(room) = &self.room {
             let pause = room.pause_after(bytes, self.runtime.monotonic());

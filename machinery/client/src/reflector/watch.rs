@@ -14,7 +14,7 @@ use machinery_meta::{Revision, SharedEvent, SharedEvents, SharedObject};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A watch is asked to last between once and twice this long, so that many do not end together.
+/// Requested duration of a watch: between once and twice this, so that watches do not all end together (upstream's 5–10 minutes).
 const WATCH_SECONDS_MIN: u64 = 300;
 /// A watch that sent nothing and ended sooner than this is not resumed at once.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
@@ -37,6 +37,7 @@ impl Reflector<'_> {
         let mut opened = self.client.open_watch(&self.source.path(), &query).await?;
         let mut of_extension = opened.room.clone().map(ExtensionWatch::of).transpose()?;
         self.answered(opened.room.take());
+        // A half-open connection delivers nothing and no error; the server would have ended the watch by then.
         let limit = Duration::from_secs(seconds) + WATCH_GRACE;
         let mut lines = Lines::within(match of_extension {
             Some(_) => MAX_LINE_OF_EXTENSION,
@@ -181,6 +182,8 @@ impl Reflector<'_> {
     fn deliver(&mut self, sink: &dyn Sink, gone: bool, object: RawObject) {
         if let Some(pending) = &mut self.pending {
             if gone {
+                // Changes during the initial events are part of that list, which is replaced as a whole at its
+                // bookmark.
                 pending.remove(&object.header.key);
             } else {
                 pending.insert(object.header.key.clone(), object);
@@ -200,6 +203,8 @@ impl Reflector<'_> {
     fn mark(&mut self, sink: &dyn Sink, revision: Revision, ends_initial_events: bool) {
         if self.pending.is_some() {
             if !ends_initial_events {
+                // The position must not move before the list is complete, or a resumed watch would skip the
+                // rest of it.
                 return;
             }
             let all = self.pending.take().unwrap_or_default();

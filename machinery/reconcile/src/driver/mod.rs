@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Name of an object to look at. Keys of a namespace have a line of their own, and the lines take turns, so that no
-/// namespace waits for all that another one has made.
+/// Key of a reconcile. Keys are queued by namespace and workers take from the namespaces in turn, so that no
+/// namespace waits for all objects of another one.
 pub trait QueueKey: Ord + Clone + Debug + Send + Sync + 'static {
     /// The namespace, empty for what is in none.
     fn namespace(&self) -> &str;
@@ -38,12 +38,12 @@ impl QueueKey for ObjectKey {
     }
 }
 
-/// Moves the world towards what one object requests.
+/// Moves the cluster's state towards the specification of one object.
 pub trait Reconciler: Send + Sync + 'static {
-    /// Names the object to look at.
+    /// Key of the object to reconcile.
     type Key: QueueKey;
 
-    /// Looks and acts once.
+    /// Reads the caches, and acts once.
     fn reconcile<'a>(&'a self, key: &'a Self::Key) -> BoxFuture<'a, Result<Outcome, ReconcileError>>;
 }
 
@@ -74,13 +74,13 @@ impl<R: Reconciler> Debug for Controller<R> {
 
 /// Reconciliations at a time, where a controller does not say otherwise.
 pub const DEFAULT_WORKERS: usize = 5;
-/// A key rests so many times as long as it was looked at, so that looking takes at most a twentieth of a core.
+/// Cooldown of a key in multiples of the time that its reconcile computed: one key takes at most a twentieth of a core (decision 0025).
 const COOLDOWN_FACTOR: u32 = 19;
-/// A shorter rest would save nothing.
+/// Shorter cooldowns are left out: they would save nothing.
 const SHORTEST_REST: Duration = Duration::from_millis(5);
-/// Nothing rests longer, whatever kept a look from its end.
+/// Longest cooldown: a reconcile also looks long when its thread was preempted.
 const MAX_COOLDOWN: Duration = Duration::from_secs(1);
-/// Lines of a controller on keys that keep failing.
+/// Log lines of a controller per hour on keys that keep failing.
 const LINES_AN_HOUR: u32 = 200;
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Bytes of an error that is logged.
@@ -125,7 +125,7 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
-    /// Nothing starts before this cache is filled.
+    /// Starts no reconcile before this cache has synced.
     #[must_use]
     pub fn needs<P: Projection>(mut self, cache: &Informer<P>) -> Self {
         let cache = cache.clone();
@@ -133,7 +133,7 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
-    /// Every change of this cache puts the keys that `keys` answers in line; nothing starts before it is filled.
+    /// Queues the keys that `keys` returns for every change of this cache; no reconcile starts before it has synced.
     #[must_use]
     pub fn watches<P, I>(
         self,
@@ -150,8 +150,8 @@ impl<R: Reconciler> Controller<R> {
         self.keeps(subscription).needs(cache)
     }
 
-    /// As [`watches`](Self::watches), of those changes that `concerns` picks, where finding the keys takes a time that a namespace can
-    /// make as long as it likes: the controller looks at them in turns of their namespaces.
+    /// As [`watches`](Self::watches), for changes that `concerns` selects and whose keys take long to find, as long as a namespace's
+    /// users like: they are processed by namespace, in turn.
     #[must_use]
     pub fn watches_in_turns<P, I>(
         mut self,
@@ -211,6 +211,7 @@ impl<R: Reconciler> Controller<R> {
         loop {
             tokio::select! {
                 biased;
+                // Before new keys: reconciles in progress are polled by this very task.
                 () = running.changed(), if !running.is_empty() => {}
                 key = self.queue.next(), if running.has_room() => running.push(self.work(reconciler.clone(), key)),
             }
@@ -243,6 +244,8 @@ impl<R: Reconciler> Controller<R> {
                     log((name, &key), &error, failures, (&lines, now));
                 }
             }
+            // Last, after the requeue: a key that is still `working` when it is added again is queued once, by
+            // `done`.
             queue.done_with_cooldown(&key, cooldown);
         })
     }
@@ -269,6 +272,7 @@ fn read_queue<K: QueueKey>(queue: &WorkQueue<K>, name: &'static str, runtime: &R
 async fn time_first_poll<T>(runtime: &Runtime, reconciliation: impl Future<Output = T>) -> (Duration, T) {
     let mut reconciliation = pin!(reconciliation);
     let begun = runtime.monotonic();
+    // Reconcilers read caches and plan before their first request, so the first poll is their computation.
     let first = futures::poll!(reconciliation.as_mut());
     let looked = runtime.monotonic().saturating_sub(begun);
     match first {
@@ -295,6 +299,7 @@ fn log(
     let chain = error.chain();
     let end = chain.floor_char_boundary(MAX_LOGGED_BYTES);
     let error_chain = &chain[..end];
+    // Conflicts are the normal outcome of a race and end with the next event.
     let keeps_failing = !error.is_conflict() && failures >= WARN_FROM_FAILURE;
     match keeps_failing.then(|| lines.should_log(now)).flatten() {
         Some(left_out) => {

@@ -148,7 +148,8 @@ impl Mirror {
         self.account.lock().change(old.as_deref(), Some(entry));
         drop(state);
         // They are of a revision that lacks it.
-        drop(self.pins.lock().release(Revision(u64::MAX)));
+        let released = self.pins.lock().release(Revision(u64::MAX));
+        drop(released);
     }
 
     pub(super) fn compacted(&self) -> Revision {
@@ -235,7 +236,9 @@ impl Mirror {
     pub(super) fn compact(&self, floor: Revision) {
         self.feed.write().compact(floor);
         while self.feed.write().trim(TRIM_STEP) {}
-        drop(self.pins.lock().release(floor));
+        // Dropped without the lock: a former state may hold many entries.
+        let released = self.pins.lock().release(floor);
+        drop(released);
     }
 
     pub(super) fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool {

@@ -134,6 +134,7 @@ impl Checkpoint {
                 each(entry);
             }
         }
+        // The count notices what no checksum does: a block that is missing as a whole.
         if count == self.entries {
             Ok(())
         } else {
@@ -144,6 +145,8 @@ impl Checkpoint {
     /// Reads blocks again from the one at position `at` on, about so many bytes of them.
     pub(super) fn verify_some(&self, at: u64, at_most: u64) -> Result<Verified, StorageError> {
         if at == 0 {
+            // Past the page cache: the scrub is to read what the disk has, and must not push out what readers
+            // use.
             past_cache(&*self.file, (0, SECTOR as u64), || self.verify_header())?;
         }
         let mut at = usize::try_from(at).unwrap_or(usize::MAX);
@@ -185,6 +188,7 @@ impl Checkpoint {
     ) -> Result<(), StorageError> {
         let end = prefix.end();
         for block in self.block_for(prefix.as_str())..self.blocks.len() {
+            // Blocks are in the order of keys, so no later one has an entry below the prefix.
             if self.blocks[block].first.as_str() >= end.as_str() {
                 break;
             }
@@ -245,6 +249,8 @@ impl Checkpoint {
         let entries = entries.map_err(|(at, found)| corrupt(&self.path, start + at as u64, found.0))?;
         if entries
             .first()
+            // Both parts have valid checksums; a block that was written to the wrong place has so too, and is
+            // found only here.
             .is_none_or(|entry| entry.key != self.blocks[at].first)
         {
             return Err(corrupt(&self.path, start, "a block does not begin with its key"));
@@ -397,6 +403,8 @@ impl CheckpointWriter {
             .map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
         let mut block_end = 0;
         let mut last = None;
+        // From the last key and not by position: the root is immutable, and a step keeps no iterator (nor a
+        // lock) between calls.
         for (key, entry) in self.root.range((start, Bound::Unbounded)) {
             if out.len() >= block_end {
                 if out.len() >= STEP_BYTES {
@@ -458,6 +466,8 @@ impl CheckpointWriter {
             self.file.truncate(self.offset).map_err(failed())?;
         }
         self.file.sync_data().map_err(failed())?;
+        // Content, name, directory, in this order: a file under its final name is always complete, also after a
+        // power loss.
         self.disk.rename(&self.draft, &path).map_err(failed())?;
         self.disk.sync_dir(&self.dir).map_err(failed())?;
         Ok(Checkpoint {

@@ -73,6 +73,7 @@ pub(super) fn write(engine: &Arc<Engine>, purpose: Purpose) -> oneshot::Receiver
         };
         note(own.files.room.end_loan());
         release(&own);
+        // Before the report: its receiver may begin the next checkpoint at once.
         if let Some(report) = report.take() {
             drop(report.send(ended));
         }
@@ -124,6 +125,7 @@ fn begin(engine: &Engine, purpose: Purpose) -> Result<Option<CheckpointWriter>, 
     };
     let checkpoints = engine.files.checkpoints();
     let known = checkpoints.last().map(|checkpoint| checkpoint.revision());
+    // Re-encryption writes the same state in another form.
     if known == Some(live.revision) && purpose != Purpose::Encryption {
         return Ok(None);
     }
@@ -174,7 +176,9 @@ fn forget(engine: &Engine, floor: Revision) {
     engine.feed.write().compact(floor);
     engine.writer.lock().compacted(floor);
     while engine.feed.write().trim(TRIM_STEP) {}
-    drop(engine.pins.lock().release(floor));
+    // Dropped without the lock, as a compaction does.
+    let released = engine.pins.lock().release(floor);
+    drop(released);
 }
 
 /// Writes everything with the encryption of now, and lets the compactions take what lies under the former one. Tries

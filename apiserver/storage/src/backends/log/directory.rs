@@ -88,6 +88,8 @@ impl Found {
             let path = dir.join(&name);
             if let Some(index) = Segment::index_of(&name) {
                 found.last_index = found.last_index.max(index);
+                // Only the segment that `ACTIVE` names had a durable header; another blank one is the remnant
+                // of a crash.
                 let begun = active.is_some_and(|active| index == active.index);
                 match open_segment(disk, &path, mode, begun)? {
                     Some(segment) => found.segments.push(Arc::new(segment)),
@@ -96,6 +98,8 @@ impl Found {
             } else if Checkpoint::revision_of(&name).is_some() {
                 match Checkpoint::open(disk, &path) {
                     Ok(checkpoint) => found.checkpoints.push(Arc::new(checkpoint)),
+                    // Not a damaged checkpoint to be left out: an older one would silently take an upgraded
+                    // store back.
                     Err(error @ StorageError::NewerFormat { .. }) => return Err(error),
                     Err(error) => found.problems.push(error.to_string()),
                 }
@@ -105,6 +109,8 @@ impl Found {
         }
         found
             .segments
+            // By the first batch: a segment that repeats a batch takes its number away from the one before, and
+            // has the higher index.
             .sort_by_key(|segment| (segment.header.first_batch, segment.header.index));
         found.checkpoints.sort_by_key(|checkpoint| checkpoint.revision());
         Ok(found)

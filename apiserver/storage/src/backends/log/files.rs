@@ -175,6 +175,8 @@ impl Files {
 
     /// Takes a file away. One that is still read stays as it is until then.
     fn discard<T>(&self, path: &Path, file: Arc<T>) -> Result<(), StorageError> {
+        // A reader has the file open: its blocks cannot become a piece of the reserve under it, only its name
+        // can go.
         if Arc::into_inner(file).is_some() {
             return self.room.discard(path);
         }
@@ -199,6 +201,8 @@ impl Table {
         let all = std::mem::take(&mut self.checkpoints);
         let mut gone = Vec::new();
         for (at, checkpoint) in all.into_iter().enumerate() {
+            // The base serves reads of the past down to the floor, the newest one recovery; those between serve
+            // neither.
             if at == base || at == newest {
                 self.checkpoints.push(checkpoint)
             } else {
@@ -251,6 +255,7 @@ pub(super) fn new_segment(
     batch: &[u8],
 ) -> Result<Option<(Arc<Segment>, u64)>, StorageError> {
     if room.is_full() {
+        // Nothing new on a full disk: what a start or a deletion frees is for the reserve first.
         return Ok(None);
     }
     match Segment::create(disk, dir, header, batch) {
@@ -260,6 +265,7 @@ pub(super) fn new_segment(
     }
     let path = Segment::path(dir, header.index);
     match disk.remove(&path) {
+        // A segment that was created in part would be taken for the newest one by the next start.
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(StorageError::io(format!("removing {}", path.display()))(error))
         }
@@ -331,6 +337,7 @@ impl Appender {
             return Err(StorageError::NoSpace);
         }
         let written = self.append(files, bytes, records, first_revision);
+        // What a failed write has left in the file is unknown: nothing is appended behind it.
         self.roll |= written.is_err();
         written
     }
@@ -361,6 +368,7 @@ impl Appender {
         let failed = StorageError::io(format!("writing {}", segment.path.display()));
         segment.file.write_at(offset, bytes).map_err(failed)?;
         let end = offset + bytes.len() as u64;
+        // On a disk in memory there is no sync to save, and blanks would take the memory itself.
         if !files.disk.sync_is_free() {
             self.lay_out(&segment, end);
         }
@@ -398,6 +406,7 @@ impl Appender {
         self.since_checkpoint += written.end - self.offset;
         self.offset = written.end;
         self.next_batch += 1;
+        // After the sync: `ACTIVE` names what is durable, never more.
         files.active.note(ActiveHeader {
             store: files.store,
             index: written.segment.header.index,
@@ -422,6 +431,7 @@ impl Appender {
         files.active.name(ActiveHeader {
             store: files.store,
             index: header.index,
+            // Named before its first batch: a start that does not find the segment knows that it was lost.
             batch: self.next_batch - 1,
         })?;
         files.add_segment(Arc::clone(&segment));

@@ -155,6 +155,8 @@ impl Engine {
             missing: changes.iter().filter_map(|own| Some((at(own)?, own))).collect(),
             versions: Versions::default(),
         };
+        // The log first: it holds the version of most recent changes, and a checkpoint has only the newest of
+        // each key.
         self.search_log(&mut search)?;
         self.search_checkpoints(&mut search)?;
         match search.missing.first_key_value() {

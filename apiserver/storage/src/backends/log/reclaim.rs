@@ -68,12 +68,15 @@ async fn refill(engine: &Arc<Engine>) -> Result<(), TaskEnded> {
 }
 
 async fn make_room(engine: &Arc<Engine>) -> Result<(), TaskEnded> {
+    // History goes first: it costs no data. Only where that is not enough a checkpoint is written in the
+    // reserve.
     if let Some(newest) = engine.files.history_ends()
         && let Err(error) = compact(engine, newest).await
     {
         tracing::debug!(error = error.chain(), "history stays on a full disk");
     }
     refill(engine).await?;
+    // One checkpoint at a time: two would take twice the room of a full disk.
     if !engine.files.room.is_full() || engine.checkpointing.swap(true, Ordering::AcqRel) {
         return Ok(());
     }

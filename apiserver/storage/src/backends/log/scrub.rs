@@ -104,6 +104,7 @@ where
         let verified = match verified {
             Ok(verified) => verified,
             Err(error @ (StorageError::Corrupt { .. } | StorageError::NewerFormat { .. })) => {
+                // A file that was pruned while it was read may look damaged; it is no part of the log any more.
                 if engine.files.has(path) {
                     engine.scrubbed.note(path, &error);
                 }

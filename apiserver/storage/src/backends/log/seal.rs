@@ -21,6 +21,7 @@ pub(super) fn sealed(
     let Some(encryption) = encryption.filter(|_| !entry.record.is_sealed()) else {
         return Ok(Arc::clone(entry));
     };
+    // Checked before the copy: most keys are not encrypted.
     if encryption.current_seal(&entry.key) == Seal::default() {
         return Ok(Arc::clone(entry));
     }

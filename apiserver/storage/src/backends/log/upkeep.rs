@@ -71,6 +71,8 @@ impl Expiries {
 
     fn end(&self, seconds: u64, wall: u64, now: Duration) -> Duration {
         let left = Duration::from_secs(seconds.saturating_sub(wall));
+        // By the monotonic clock from here on, and bounded: a wall clock that jumps delays no expiry beyond the
+        // longest TTL.
         now + left.min(self.longest)
     }
 
@@ -86,6 +88,8 @@ impl Expiries {
         };
         let end = self.end(seconds, self.wall(runtime), runtime.monotonic());
         order.insert(&event.key, end, event.revision);
+        // Only a new first one shortens the sleep; a woken task for each lease renewal would cost more than the
+        // renewal.
         if order.ends.first().is_some_and(|(first, _)| *first == end) {
             self.changed.notify_one();
         }
@@ -124,6 +128,7 @@ pub(super) async fn expire(engine: Arc<Engine>) {
         }
         let due = engine.expiries.due(now).into_iter();
         let deletions =
+            // With the revision: a lease that was renewed after `due` was read is a conflict, and stays.
             due.map(|(key, revision)| engine.commit(Claim::System, vec![Write::delete(key, revision)]));
         let mut refused = false;
         for result in futures::future::join_all(deletions).await {
@@ -233,14 +238,19 @@ pub(super) async fn compact(engine: &Arc<Engine>, floor: Revision) -> Result<(),
             current,
         });
     }
+    // Compactions of several callers race; the floor never falls.
     if floor <= compacted {
         return Ok(());
     }
+    // Durable before anything is dropped: after a crash no reader may be served a revision that was refused
+    // before.
     engine.raise_floor(floor).await?;
     while engine.feed.write().trim(TRIM_STEP) {
         tokio::task::yield_now().await;
     }
-    drop(engine.pins.lock().release(floor));
+    // A statement of its own, so that they are dropped without the lock: a former state may hold many entries.
+    let released = engine.pins.lock().release(floor);
+    drop(released);
     let own = Arc::clone(engine);
     let pruned = engine.runtime.blocking(move || own.files.prune(floor)).await;
     match pruned {

@@ -124,16 +124,20 @@ impl Writer {
             }
             before.push(current);
         }
+        // Checks alone write nothing, but their answer depends on what is queued before them.
         if group.iter().all(|write| matches!(write.op, Op::Check)) {
             return self.after_queued(newest_seen, Ok(Vec::new()));
         }
         if let Err(error) = self.check_seals(&group) {
             return Submitted::Now(Err(error));
         }
+        // The ledger comes last, as `admit` counts the group at once: a refusal after it would have to take it
+        // back.
         let shares = self.shares.check(&group, &before, claim);
         if let Err(error) = shares.and_then(|()| self.ledger.admit(&group, &before, claim)) {
             return Submitted::Now(Err(error));
         }
+        // A group is never split over two batches: a batch is what recovery takes or leaves whole.
         if self.pending.records > 0 && self.pending.bytes.len() + bytes > BATCH_BYTES {
             let next = Pending::new(self.last, Vec::new());
             self.full.push_back(std::mem::replace(&mut self.pending, next));
@@ -231,6 +235,7 @@ impl Writer {
     /// revision that is published.
     pub(super) fn take_back(&mut self, batch: Vec<Group>, last: Revision) -> Vec<Group> {
         self.last = last;
+        // Everything queued was checked against changes that did not happen.
         self.overlay.clear();
         let pending = std::mem::replace(&mut self.pending, Pending::new(last, Vec::new()));
         let queued = self.full.drain(..).chain([pending]);
@@ -359,6 +364,7 @@ impl Writer {
             if self
                 .overlay
                 .get(&event.key)
+                // A newer change of the same key may be queued behind this batch, and stays in the overlay.
                 .is_some_and(|(revision, _)| *revision == event.revision)
             {
                 self.overlay.remove(&event.key);
@@ -369,6 +375,7 @@ impl Writer {
 
 impl Pending {
     fn new(last: Revision, mut bytes: Vec<u8>) -> Self {
+        // One large batch must not hold its memory for ever.
         if bytes.capacity() > KEPT_BUFFER_BYTES {
             bytes = Vec::new();
         }
@@ -411,5 +418,7 @@ fn holds(write: &Write, current: Option<&Arc<Entry>>) -> bool {
         Expect::Present => current.is_some(),
         Expect::At(revision) => current.is_some_and(|entry| entry.revision == revision),
     };
+    // A deletion of what is not there is a conflict whatever was expected: it would be a change without a
+    // previous entry.
     expected && (current.is_some() || !matches!(write.op, Op::Delete))
 }

@@ -82,6 +82,7 @@ impl DiskReserve {
         // Pieces are of one length, also where the file system is smaller than it was.
         let found = pieces.iter().filter_map(|piece| length(piece).ok()).max();
         let piece_bytes = match disk.space(dir) {
+            // A disk in memory is as full as the memory; a reserve would only take some of it.
             _ if disk.sync_is_free() => 0,
             Ok(space) => (space.total / PART_OF_DISK).min(reserve_bytes / PIECES),
             Err(_) => reserve_bytes / PIECES,
@@ -194,6 +195,7 @@ impl DiskReserve {
         let file = self.disk.open(&piece, OpenMode::ReadWrite).map_err(failed())?;
         let mut sector = [0; SECTOR];
         let read = file.read_at(0, &mut sector).map_err(failed())?;
+        // Bytes of another file behind the end of the log would be read as batches.
         if sector[..read].iter().any(|byte| *byte != 0) {
             return Err(StorageError::Corrupt {
                 file: piece.display().to_string(),
@@ -226,6 +228,8 @@ impl DiskReserve {
             space.available = space.available.saturating_sub(self.piece_bytes);
         }
         if self.is_full() && self.has_enough() && space.available >= self.piece_bytes {
+            // With a margin of one more piece: else the next write would fill the disk again, and callers see
+            // it flap.
             self.full.store(false, Ordering::Release);
             self.state.lock().contended = false;
             tracing::info!(dir = %self.dir.display(), "space is available again: accepting all writes");

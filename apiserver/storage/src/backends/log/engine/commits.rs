@@ -66,6 +66,7 @@ impl Engine {
         };
         let submitted = {
             let encryption = self.options.encryption.as_ref();
+            // Lock order: encryption, writer, live.
             let _unchanged = encryption.map(|encryption| encryption.hold());
             let mut writer = self.writer.lock();
             let live = self.live.read();

@@ -39,6 +39,8 @@ impl Engine {
         let step = move || engine.step(&mut state, &mut buffer);
         let owner = Arc::clone(self);
         let panicked = move |message: &str| owner.panicked("the flush", message);
+        // Without a real sync a change of threads costs more than the flush; the simulator keeps its own order
+        // of steps.
         if self.files.disk.sync_is_free() && !self.runtime.is_simulated() {
             self.runtime.worker_here("storage flush", step, panicked);
         } else {
@@ -50,6 +52,7 @@ impl Engine {
         let next = match std::mem::replace(state, Flush::Begin) {
             Flush::Begin => match self.writer.lock().take(std::mem::take(buffer)) {
                 None => return WorkerStep::Done,
+                // Only answers that waited for their turn: nothing to write or sync.
                 Some(batch) if batch.records == 0 => Ok(Flush::Publish(batch, None)),
                 Some(batch) => Ok(Flush::Write(batch)),
             },
@@ -134,6 +137,8 @@ impl Engine {
         let now = self.runtime.monotonic();
         let mut floors = Revision::ZERO;
         let left = {
+            // Feed before live, and both held: a watch that begins between the two would miss a change, or see
+            // it twice.
             let mut feed = self.feed.write();
             let left = {
                 let mut live = self.live.write();
@@ -160,6 +165,7 @@ impl Engine {
         {
             let mut writer = self.writer.lock();
             writer.published(&groups);
+            // After `live` has the changes: the overlay is what hides the older entries there until then.
             writer.compacted(floors);
         }
         for group in groups {
@@ -178,6 +184,8 @@ impl Engine {
     fn checkpoint_if_due(self: &Arc<Self>) {
         let appended = self.appender.lock().since_checkpoint;
         let stored = self.live.read().bytes;
+        // Half of what is stored: the cost of checkpoints stays in proportion to the writes, and recovery reads
+        // at most that much log.
         let due = appended >= self.options.checkpoint_bytes.max(stored / 2)
             || self.scrubbed.heals.load(Ordering::Acquire);
         if due && !self.files.room.is_full() && !self.checkpointing.swap(true, Ordering::AcqRel) {
@@ -196,6 +204,8 @@ impl Engine {
     fn fatal(&self, batch: Vec<Group>, error: &StorageError) {
         tracing::error!(error = error.chain(), "storage failed, the process must end");
         let unknown = StorageError::Unavailable(format!("storage failed: {error}"));
+        // First of all no new write is taken up; then watches end, and callers learn last that their outcome is
+        // unknown.
         let failed = self.writer.lock().fail(batch, &unknown);
         self.end_watches();
         (self.options.on_fatal)(error);

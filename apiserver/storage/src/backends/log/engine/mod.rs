@@ -222,6 +222,8 @@ impl Engine {
         let live = self.live.read();
         let state = (live.revision, live.root.clone(), live.bytes);
         let encryption = self.options.encryption.clone();
+        // Checked at the beginning: a backup that cannot encrypt would fail in the middle of the client's
+        // download.
         encryption.as_ref().map_or(Ok(()), |own| own.check_seals())?;
         Ok(Backup::of(self.files.store, state, encryption, Some(permit)))
     }

@@ -35,6 +35,7 @@ pub(crate) fn load(
     found.has_newest(active)?;
     let mut replay = Replay::from_checkpoint(found, options, report)?;
     let next_batch = replay.segments(&found.segments, report)?;
+    // A torn end is normal, one before a batch that was acknowledged is loss.
     found.is_whole(active, next_batch)?;
     Ok(replay.finish(found, next_batch, report))
 }
@@ -141,6 +142,7 @@ fn load_checkpoint(
             Err(error @ StorageError::Corrupt { .. }) => report.problems.push(error.to_string()),
             Err(error) => return Err(error),
         }
+        // An older checkpoint with the log behind it gives the same state, if that log is still there.
         checkpoints.pop();
     }
     Ok((Live::default(), Revision::ZERO))
@@ -201,6 +203,7 @@ impl Replay {
             if self.live.batch == 0 && report.problems.is_empty() {
                 return Ok(next);
             }
+            // A checkpoint alone would look like a store whose last changes never were.
             return Err(missing("the log is missing"));
         };
         let first = segments.partition_point(|segment| segment.header.first_batch <= next);
@@ -226,6 +229,7 @@ impl Replay {
     }
 
     fn batch(&mut self, mut batch: Batch) {
+        // The first segment may begin before the checkpoint, and a start repeats the last batch.
         if batch.header.batch > self.live.batch {
             for (stored, _) in std::mem::take(&mut batch.records) {
                 if let Err(found) = self.stored(stored) {
@@ -258,6 +262,8 @@ impl Replay {
         let found = previous
             .as_ref()
             .map_or(Revision::ZERO, |previous| previous.revision);
+        // Each change names the revision that it replaced: damage that checksums do not show (a lost segment)
+        // breaks the chain.
         let follows = found == expected || self.misses && previous.is_none();
         if revision != self.live.revision.next() || !follows {
             return Err("a change does not follow the one before it");

@@ -57,6 +57,7 @@ pub(super) fn recover(
         last,
         next_batch,
     } = load(&mut found, &active, options, &mut report)?;
+    // After `load`, which judges what the last run has left there.
     active.establish((&*disk, &dir), store, found.newest_index())?;
 
     let next_index = found.last_index + 1;
@@ -131,6 +132,7 @@ fn open(
     }
     report.problems.append(&mut found.problems);
     if found.is_fresh() {
+        // A directory that was just made is durable only with its own name in the one above.
         sync_above(place.0, place.1)?;
     }
     Ok(Opened { room, active, found })
