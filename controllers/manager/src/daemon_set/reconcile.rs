@@ -103,6 +103,7 @@ impl DaemonSetReconciler {
             let mut changes = keep(&snapshot);
             requeue_at = changes.requeue_at;
             if changes.is_empty() {
+                // Never both: a rolling update counts unavailable pods, and missing ones are not replaced yet.
                 changes = roll(&snapshot);
             } else {
                 let deleted = changes.delete.iter().take(BURST);
@@ -187,6 +188,7 @@ impl DaemonSetReconciler {
         if !sorted.duplicates.is_empty() {
             self.drop_duplicates(&current, &sorted.duplicates, pods).await?;
         }
+        // The present template must have the highest number, or a rollback would be undone by the next round.
         if current.number < number {
             self.history
                 .renumber(&current, number)
@@ -321,6 +323,7 @@ impl DaemonSetReconciler {
         mut changes: Changes,
     ) -> Result<(), ReconcileError> {
         let set = &snapshot.set;
+        // A large cluster takes several reconciles, as upstream's `burstReplicas`.
         changes.create.truncate(BURST);
         changes.delete.truncate(BURST);
         let name = || names::generate(&self.runtime, &prefix(set));
@@ -328,6 +331,7 @@ impl DaemonSetReconciler {
         let pods: Vec<_> = pods
             .map(|node| (ObjectKey::new(set.namespace(), name()), node))
             .collect();
+        // Noted before the requests: a lost answer leaves only the name, and the node is in no name.
         self.creations.begin(set.key(), &pods);
         let created = self.create(set, about, new_pods, pods).await;
         let deletions = changes
@@ -336,6 +340,7 @@ impl DaemonSetReconciler {
             .map(|pod| self.pod_control.delete(&self.expectations, about, pod));
         let failed = join_all(deletions).await.into_iter().filter_map(Result::err);
         let mut failed = failed.collect::<Vec<_>>().into_iter();
+        // After the deletions, which do not depend on it.
         created?;
         failed.next().map_or(Ok(()), |first| {
             Err(ReconcileError::Partly {

@@ -50,6 +50,8 @@ impl Reconciler for SliceReconciler {
                 self.count(key);
                 return Ok(Outcome::Done);
             }
+            // A plan over slices that miss the own writes would create the same slices again (upstream's
+            // endpointslice tracker).
             if !self.writer.is_settled(key, &self.slices) {
                 // The slices' own events wake us.
                 self.metrics.synced("stale");
@@ -162,6 +164,8 @@ impl SliceReconciler {
 
     async fn act(&self, service: &Object<ServiceView>, plan: &Plan) -> Result<(), ClientError> {
         let owner = OwnerReference::controller("v1", "Service", &service.header);
+        // Additions before deletions: an endpoint that moves between slices is in both for a moment, and never
+        // in none.
         for (family, ports, endpoints) in &plan.create {
             let slice = json!({
                 "metadata": {"labels": labels(service), "ownerReferences": [owner]},

@@ -109,6 +109,7 @@ impl AbsentOwners {
     /// Reports whether an owner is known to be absent, be it cluster-scoped or of the dependent's namespace.
     pub(super) fn has(&self, owner: &OwnerRef, namespace: &str) -> bool {
         let own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A reference has no namespace: the owner may be of either kind.
         own.all.contains(&Claim::of(owner, "")) || own.all.contains(&Claim::of(owner, namespace))
     }
 }

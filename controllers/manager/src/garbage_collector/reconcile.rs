@@ -23,17 +23,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// Interval at which the stores are checked again, and after which an object whose owner's store is not filled is
-/// looked at again; the latter doubles each time.
+/// Interval of checks whether the stores are filled, and first requeue interval of an object whose owner's store is not;
+/// the latter doubles each time.
 const STORES_FILLING: Duration = Duration::from_millis(200);
-/// The longest wait of an object for what may never come, as upstream's queue has it.
+/// Longest requeue interval of an object, as of upstream's queue.
 const LONGEST_WAIT: Duration = Duration::from_secs(1000);
-/// Looks begin after this time though a store is not filled (upstream's `initialSyncTimeout`): owners it may hold are
+/// Time after which attempts begin although a store is not filled (upstream's `initialSyncTimeout`): owners that it may hold are
 /// read from the live API.
 pub(super) const INITIAL_SYNC_TIMEOUT: Duration = Duration::from_secs(30);
-/// Objects that a look requests.
+/// Requests of one attempt.
 pub(super) const LOOKUPS_PER_TURN: usize = 32;
-/// A new CRD is served a moment after it says so.
+/// Delay of the second discovery: a new CRD is served a moment after its condition says so.
 const DISCOVERY_AGAIN: Duration = Duration::from_secs(2);
 
 const SYNC_ERRORS: Family = Family::new(
@@ -55,7 +55,7 @@ pub(super) struct Collector {
     sync_errors: Counter,
 }
 
-/// Findings of looks that go on, by uid. A look that is done or finds its object gone takes its own away.
+/// Progress of unfinished attempts, by uid. An attempt that ends or finds its object gone removes its entry.
 #[derive(Debug, Default)]
 struct OngoingAttempts(Mutex<BTreeMap<Uid, Progress>>);
 
@@ -171,11 +171,13 @@ impl Collector {
         let Some(node) = self.graph.get(uid) else {
             return Ok(Outcome::Done);
         };
+        // Deleted already; only a foreground deletion has something left to do here.
         if node.is_deleting() && !node.waits_for_dependents() {
             return Ok(Outcome::Done);
         }
         let live = self.live(&node.resource, &node.header.key).await?;
         let Some(live) = live.filter(|live| live.header.uid == *uid) else {
+            // Read live, and compared by uid: the graph is behind, and a deletion cannot be undone.
             return Ok(self.lost(uid));
         };
         if node.waits_for_dependents() {
@@ -184,6 +186,8 @@ impl Collector {
         if live.header.owners.is_empty() || live.header.is_deleting() {
             return Ok(Outcome::Done);
         }
+        // Before owners are looked up: what is found about them is outdated if their kind's store lists anew
+        // meanwhile.
         let epoch = self.dispatcher.absent.epoch(&live.header.owners);
         let owners = match begun {
             Some(Progress::Owners(own)) if own.of == live.revision && own.epoch == epoch => own,
@@ -228,6 +232,8 @@ impl Collector {
             }
         };
         if found.has(OwnerState::Solid) {
+            // Absent and waiting owners are removed from the references, so that their end does not concern
+            // this object again.
             if !found.all(OwnerState::Solid) {
                 let kept = found.keep(live.references()?, OwnerState::Solid);
                 self.write_owners(resource, &live, &kept).await?;
@@ -298,6 +304,7 @@ impl Collector {
         let is_done = dependents.len() < LOOKUPS_PER_TURN;
         let freed = dependents.iter().map(|own| self.set_free(&node, own));
         let freed = futures::future::join_all(freed).await;
+        // Only up to the first failure: the next attempt begins behind the last dependent that is free.
         let before_failure = freed.iter().take_while(|own| own.is_ok()).count();
         if let Some(freed) = dependents[..before_failure].last() {
             last = Some(freed.header.uid.clone());

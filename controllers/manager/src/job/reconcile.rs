@@ -76,6 +76,7 @@ impl JobReconciler {
         let Some(pod) = self.pods.get(key).filter(|pod| has_finalizer(pod)) else {
             return Ok(Outcome::Done);
         };
+        // Checked again: the Job may have come since the pod was queued.
         if has_job(&pod, &self.jobs) {
             return Ok(Outcome::Done);
         }
@@ -122,7 +123,10 @@ impl JobReconciler {
         owner: &ObjectReference,
         plan: &Plan,
     ) -> Result<(), ReconcileError> {
+        // Its error is returned last: what was counted is written also where a pod could not be created.
         let managed = self.manage(snapshot, owner, plan).await;
+        // Before finalizers are removed: a pod that is released uncounted could be deleted, and its result
+        // would be lost (KEP-2307).
         self.write_status(snapshot, owner, plan).await?;
         self.remember(&snapshot.job, plan);
         self.metrics.handled(plan);
@@ -230,6 +234,7 @@ impl JobReconciler {
     ) -> Result<(), ClientError> {
         let job = &snapshot.job;
         let mut template = job.template.to_edit();
+        // In the create itself: a pod without it may end and be collected before it is counted.
         template.metadata.finalizers.push(FINALIZER.to_owned());
         if let Some(index) = index {
             template = indexed(template, job, index).map_err(|source| ClientError::Decode {
@@ -374,6 +379,7 @@ fn indexed(
 fn add_variable(container: &mut serde_json::Value, variable: &serde_json::Value) {
     let named = |own: &serde_json::Value| own.get("name") == variable.get("name");
     match container.get_mut("env").and_then(serde_json::Value::as_array_mut) {
+        // A variable of the user's own stays, as upstream's `addCompletionIndexEnvVariable` leaves it.
         Some(env) if env.iter().any(named) => {}
         Some(env) => env.push(variable.clone()),
         None => container["env"] = json!([variable]),

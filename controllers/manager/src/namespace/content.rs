@@ -7,9 +7,9 @@ use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Discover
 use machinery_meta::ObjectKey;
 use serde::{Deserialize, Deserializer};
 
-/// Objects counted per resource at most; more are deleted in the next round.
+/// Objects listed per resource in a reconcile; the others are deleted in the next one.
 const LIST_LIMIT: usize = 500;
-/// A namespace is looked at again after so long at the latest, whatever its pods request.
+/// Longest requeue interval in seconds, whatever grace periods the namespace's pods have.
 const LONGEST_GRACE_SECONDS: i64 = 3_600;
 /// Objects without what is in them.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -44,6 +44,8 @@ async fn try_empty(
     } else {
         LIST_LIMIT
     };
+    // One object is enough to know that there is something to delete: most resources of most namespaces are
+    // empty.
     let left = list(client, &resource.resource, namespace, bound).await?;
     if left.items.is_empty() {
         return Ok(());
@@ -65,6 +67,7 @@ async fn try_empty(
             }
         }
     }
+    // Listed again after the deletion: finalizers and grace periods keep objects.
     let left = list(client, &resource.resource, namespace, LIST_LIMIT).await?;
     if left.items.is_empty() {
         return Ok(());

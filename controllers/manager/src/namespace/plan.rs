@@ -40,6 +40,7 @@ impl Findings {
     /// Notes a finalizer of an object that is left.
     pub(super) fn finalizer(&mut self, name: &str) {
         let is_known = self.finalizers.contains_key(name);
+        // Tenants choose the names of finalizers; the message must stay within what a condition may have.
         if is_known || self.finalizers.len() < MAX_FINALIZERS && name.len() <= MAX_FINALIZER_BYTES {
             *self.finalizers.entry(name.to_owned()).or_default() += 1;
         }

@@ -34,6 +34,7 @@ impl Reconciler for NamespaceReconciler {
                 return Ok(Outcome::Done);
             }
             let findings = self.empty(&namespace).await?;
+            // Before the finalizer goes: a client that waits for the namespace sees why it stays.
             self.report(&namespace, &findings).await?;
             if findings.is_empty() {
                 return self.finalize(key).await;
@@ -71,6 +72,8 @@ impl NamespaceReconciler {
         let pods = ApiResource::of::<Pod>();
         let mut rest = Vec::new();
         for resource in &discovered.resources {
+            // Pods first, and alone: a ConfigMap, Secret or ServiceAccount that goes before them breaks their
+            // graceful end (KEP-5080, ordered namespace deletion).
             if resource.resource == pods {
                 empty(
                     &self.client,
@@ -137,6 +140,7 @@ impl NamespaceReconciler {
     /// Takes our finalizer off the namespace as it now is.
     async fn finalize(&self, key: &ObjectKey) -> Result<Outcome, ReconcileError> {
         let resource = ApiResource::of::<Namespace>();
+        // Read live: the cache may lack a finalizer that was added since, and `finalize` writes the whole list.
         let live = match self.client.get(&resource, key).await {
             Ok(live) => live,
             Err(error) if error.is_not_found() => return Ok(Outcome::Done),

@@ -168,12 +168,14 @@ impl Evictor {
             .patch(&pods, pod.key(), "status", &Patch::Strategic, &body)
             .await
         {
+            // The condition goes before the deletion: a Job's failure policy reads it from the pod (KEP-3329).
             Err(error) if error.is_not_found() => return Ok(Outcome::Done),
             Err(error) => return Err(ReconcileError::doing("marking a pod for eviction")(error)),
             Ok(_) => {}
         }
         match self
             .client
+            // By uid: a StatefulSet may have a new pod of this name already.
             .delete(&pods, pod.key(), &DeleteOptions::uid(pod.uid()))
             .await
         {

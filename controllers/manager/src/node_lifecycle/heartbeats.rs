@@ -58,9 +58,11 @@ impl LastHeartbeat {
         }
     }
 
-    /// Reports whether the node has given a sign of life since the last look: the lease or the heartbeat moves.
+    /// Reports whether a heartbeat has come since the last call: the lease or the status' heartbeat time has changed.
     fn has_moved(&mut self, heartbeat: &str, renewal: Renewal<'_>) -> bool {
         let (Renewal::Watched(renewed) | Renewal::Read(renewed)) = renewal;
+        // Compared for change only, never with a clock: the node's may be wrong. A watch that is behind a read
+        // repeats what that has shown, hence both are kept.
         let moved = self.heartbeat != heartbeat || (self.watched != renewed && self.read != renewed);
         heartbeat.clone_into(&mut self.heartbeat);
         let own = match renewal {
@@ -77,7 +79,7 @@ impl HeartbeatTracker {
         look(&mut self.nodes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// No node has been silent so far.
+    /// Restarts the clock of every node.
     pub(super) fn reset_heartbeats(&self) {
         self.with(|nodes| {
             nodes.values_mut().for_each(|own| {
@@ -87,7 +89,7 @@ impl HeartbeatTracker {
         });
     }
 
-    /// Reports whether the node is new, and the time since its last sign of life; a new sign starts the clock again.
+    /// Returns whether the node is new, and the time since its last heartbeat; a new heartbeat restarts the clock.
     pub(super) fn age(
         &self,
         node: &Object<NodeView>,
@@ -96,6 +98,7 @@ impl HeartbeatTracker {
         now: Now,
     ) -> (bool, Duration) {
         self.with(|nodes| {
+            // By uid: a node that was deleted and registered again under its name is a new one.
             let new = nodes.get(node.key()).is_none_or(|own| own.about.uid != about.uid);
             let entry = nodes
                 .entry(node.key().clone())

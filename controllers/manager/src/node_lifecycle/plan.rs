@@ -44,6 +44,7 @@ pub(super) fn silenced(node: &NodeView, now: Timestamp) -> Option<Vec<Condition>
     let mut changed = false;
     for kind in VOUCHED {
         match conditions.iter_mut().find(|condition| condition.kind == kind) {
+            // Already so: a new transition time would hide since when.
             Some(condition) if condition.status == "Unknown" => {}
             Some(condition) => {
                 condition.status = "Unknown".to_owned();
@@ -136,6 +137,8 @@ pub(super) fn taints(node: &NodeView, give_up: EvictionTaint, now: Timestamp) ->
     }
     let leave = match give_up {
         EvictionTaint::Yes => true,
+        // A taint that is there stays: removing and adding it again would restart the toleration windows of the
+        // node's pods.
         EvictionTaint::NotYet => is_tainted_no_execute(node),
         EvictionTaint::Stopped => false,
     };

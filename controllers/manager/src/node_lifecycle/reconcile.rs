@@ -76,6 +76,8 @@ impl NodeReconciler {
         }
         let ask_again = self.write_taints(&node).await?;
         self.write_labels(&node).await?;
+        // Pods of a node that this controller marked are updated in every round, as a pod may have been bound
+        // since.
         if is_given_up_on(&node) {
             self.unready_pods(&node).await?;
         }
@@ -110,7 +112,7 @@ impl NodeReconciler {
         }
     }
 
-    /// Time since the node's last sign of life; a new node is registered.
+    /// Time since the node's last heartbeat; the first call for a node records its `RegisteredNode` event.
     fn heartbeat_age(
         &self,
         node: &Object<NodeView>,
@@ -228,10 +230,11 @@ impl NodeReconciler {
     }
 }
 
-/// Time for which a node may be silent.
+/// Time without a heartbeat after which a node counts as unreachable.
 pub(super) fn grace(node: &NodeView, config: &Config) -> Duration {
     match find(&node.conditions, "Ready") {
         Some(_) => config.node_monitor_grace_period,
+        // A node that never reported gets the startup grace period: its kubelet may still be starting.
         None => config.node_startup_grace_period,
     }
 }
@@ -243,6 +246,8 @@ pub(super) fn eviction_permit(
     now: Duration,
     config: &Config,
 ) -> (EvictionTaint, Option<Duration>) {
+    // No zone has a ready node: more likely this controller is cut off than all nodes are, so evictions stop
+    // (upstream's `masterDisruption`).
     if zones.is_all_lost() {
         return (EvictionTaint::Stopped, None);
     }

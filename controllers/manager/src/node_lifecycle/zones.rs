@@ -67,6 +67,8 @@ impl Zone {
         let (unready, all) = (self.unready, self.ready + self.unready);
         if self.ready == 0 && unready > 0 {
             ZoneState::FullDisruption
+        // A few nodes are no disruption: in a zone of three nodes one failed node is a third (upstream's
+        // `ComputeZoneState`).
         } else if unready > FEW && is_at_least(unready, all, config.unhealthy_zone_threshold) {
             ZoneState::PartialDisruption
         } else {
@@ -77,12 +79,15 @@ impl Zone {
     /// Nodes given up per second.
     fn rate(&self, config: &Config) -> f64 {
         match self.state(config) {
+            // A zone that is lost as a whole is evicted at the full rate, as long as another one is well.
             ZoneState::Normal | ZoneState::FullDisruption => config.node_eviction_rate,
             ZoneState::PartialDisruption
                 if self.ready + self.unready > config.large_cluster_size_threshold =>
             {
                 config.secondary_node_eviction_rate
             }
+            // A small cluster has no room for the pods of a disrupted zone: none is evicted (upstream's
+            // `ReducedQPSFunc`).
             ZoneState::PartialDisruption => 0.0,
         }
     }
@@ -144,6 +149,7 @@ impl Zones {
                 state.count(&standing, |count| *count += 1);
                 state.nodes.insert(node.clone(), standing);
             }
+            // The caller restarts all clocks: while everything was lost no heartbeat could arrive.
             if was_lost && !state.is_all_lost() {
                 Shift::HeartbeatTracker
             } else {

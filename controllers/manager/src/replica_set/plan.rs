@@ -50,6 +50,8 @@ pub(super) fn plan<P: SetView>(snapshot: &Snapshot<P>) -> Plan {
         ..Plan::default()
     };
     claim(snapshot, &mut plan);
+    // With expectations open the cache does not show the own writes: scaling by it would create or delete
+    // twice.
     if snapshot.settled && !snapshot.set.header.is_deleting() {
         scale(snapshot, &mut plan);
     }
@@ -70,6 +72,7 @@ fn claim<P: SetView>(snapshot: &Snapshot<P>, plan: &mut Plan) {
             }
         } else if is_active(pod) {
             plan.active.push(pod.clone());
+        // `terminatingReplicas` (KEP-3973) leaves out pods that have ended: they hold no resources.
         } else if pod.header.is_deleting() && !pod.is_terminal() {
             plan.terminating += 1;
         }
@@ -92,6 +95,8 @@ fn scale<P: SetView>(snapshot: &Snapshot<P>, plan: &mut Plan) {
     } else if have > wanted {
         let mut ranked = plan.active.clone();
         rank(&mut ranked, &snapshot.siblings, snapshot.now);
+        // The first ones of the rank are deleted; a larger surplus takes several reconciles, as upstream's
+        // `BurstReplicas`.
         ranked.truncate((have - wanted).min(BURST_REPLICAS));
         plan.delete = ranked;
     }

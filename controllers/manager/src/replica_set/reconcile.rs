@@ -44,16 +44,21 @@ impl<P: SetView> Reconciler for ReplicaSetReconciler<P> {
                 self.own_writes.forget(key);
                 return Ok(Outcome::Done);
             };
+            // The event of the own write requeues the key; a status computed from the older object would
+            // conflict.
             if self.own_writes.cache_is_stale(&set) {
                 return Ok(Outcome::Done);
             }
             let owner = reference(&P::resource(), &set.header);
             let awaited = self.expectations.settle(key, &self.pods);
+            // Under the same names: if the lost request was executed, the server answers `AlreadyExists` and no
+            // second pod is made.
             self.create_again(&set, &owner, awaited.unacknowledged.clone())
                 .await?;
             let mut plan = self.plan(&set, awaited.is_settled()).await;
             self.claim(&set, &owner, &mut plan).await?;
             let failure = self.act(&set, &owner, &mut plan).await;
+            // Also after a failure, which the status reports (`ReplicaFailure`).
             self.write_status(&set, &plan, failure.as_ref().map(|(failure, _)| failure))
                 .await?;
             match failure {

@@ -110,6 +110,8 @@ impl Reconciler for StatefulSetReconciler {
                 self.own_writes.forget(key);
                 return Ok(Outcome::Done);
             };
+            // Identities are unique: a pod that the cache does not show yet would be created a second time, and
+            // the conflict reported as a failure.
             if self.own_writes.cache_is_stale(&set) || !self.has_seen_its_own_doing(key).await? {
                 // What is missing will wake us.
                 return Ok(Outcome::Done);
@@ -170,10 +172,12 @@ impl StatefulSetReconciler {
         } else {
             plan(&snapshot)
         };
+        // The status is written before the error is returned: it says how far an update got.
         let (updating, done) = act.run(&plan).await;
         let status = status(&snapshot, revisions.collision_count, updating);
         self.write_status(set, &status).await?;
         done?;
+        // Last: only then the pods that were deleted in this round no longer hold their revision.
         self.truncate(&snapshot, &revisions.all).await?;
         Ok(self.requeue(&snapshot))
     }
@@ -241,6 +245,8 @@ impl StatefulSetReconciler {
         let is_newest = all.last().is_some_and(|newest| *newest.data == *data);
         let update = match same {
             Some(same) => {
+                // A rollback: the template of an older revision gets the newest number, as upstream's
+                // `getStatefulSetRevisions`.
                 if !is_newest {
                     let number = next_number(&all);
                     let renumbered = self.history.renumber(same, number).await;

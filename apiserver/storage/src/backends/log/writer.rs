@@ -234,8 +234,8 @@ impl Writer {
     /// Takes back the batch that was refused and everything that is queued: the order goes on behind `last`, the last
     /// revision that is published.
     pub(super) fn take_back(&mut self, batch: Vec<Group>, last: Revision) -> Vec<Group> {
-        self.last = last;
         // Everything queued was checked against changes that did not happen.
+        self.last = last;
         self.overlay.clear();
         let pending = std::mem::replace(&mut self.pending, Pending::new(last, Vec::new()));
         let queued = self.full.drain(..).chain([pending]);
