@@ -1,6 +1,6 @@
 //! `cargo xtask codegen [--check]`: the facts about the built-in kinds, from upstream's code and server.
 //!
-//! A fresh kube-apiserver with default flags is started, and `conformance/tools/facts` asked to write down what it and
+//! A fresh kube-apiserver with default flags is started, and `conformance/tools/facts` writes down what it and
 //! upstream's types say, into `machinery/api/facts` (described there in `README.md`), the headers of its Tables and the
 //! operations and schemas of its OpenAPI documents. Then the table and the descriptions that are built into the binary are compiled from the facts: `machinery/api/src/{table,descriptions}.bin`.
 

@@ -310,6 +310,7 @@ async fn bind(
             ..Bound::default()
         },
     };
+    // An empty uid is the present object; the claim has its uid in any case.
     if !reference.uid.is_empty() && reference.uid != *uid {
         return Err(TokenRequestError::Conflict {
             resource: GroupResource::new(group, &reference.kind),
@@ -331,6 +332,7 @@ async fn bind_pod(
 ) -> Result<Bound, TokenRequestError> {
     let pod = read_stored("", "v1", "Pod", &found.json)?;
     let pod = PodView::new(pod.root());
+    // Else the right to create tokens of one account would give tokens bound to pods of another.
     if pod.service_account() != account.name {
         return Err(TokenRequestError::BadRequest(format!(
             "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",

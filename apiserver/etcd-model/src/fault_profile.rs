@@ -27,7 +27,7 @@ pub struct FaultProfile {
     /// One round in so many sends progress to those in step; none when zero (one in ten minutes in etcd).
     pub progress_one_in: u64,
     /// One round in so many restores a member from a snapshot: none of its watchers is in step then, and one that was sent
-    /// nothing but progress for long may be given up. Never when zero.
+    /// nothing but progress for long may be abandoned. Never when zero.
     pub restore_one_in: u64,
 }
 

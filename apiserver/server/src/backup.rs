@@ -1,7 +1,7 @@
 //! `GET /knarr/storage/backup`: the state of storage as of now, in one stream.
 //!
 //! It holds every object, Secrets included, so it needs a right to this path that of the bootstrap roles only
-//! `cluster-admin` has. One is made at a time, and its reader must keep a pace: what it pins is let go of within minutes.
+//! `cluster-admin` has. One is made at a time, and its reader must keep a pace: what it pins is released within minutes.
 
 use crate::exchange::{RequestExchange, Response};
 use crate::filters::refuse_request;

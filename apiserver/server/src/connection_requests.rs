@@ -92,7 +92,7 @@ impl ConnectionRequests {
 
 /// The end of a request: its connection goes on, or is closed with the answer.
 struct Ending {
-    /// The rest of the body, where the client sends it without being asked.
+    /// The rest of the body, where the client sends it without a `100 Continue`.
     rest: Option<Rest>,
     http2: bool,
     /// The connection takes no further requests.
@@ -127,7 +127,7 @@ impl Ending {
     }
 }
 
-/// A request of a connection, until its answer has been handed out or it is given up.
+/// A request of a connection, until its answer has been sent or it is abandoned.
 struct InFlight {
     connection: Arc<Connection>,
     runtime: Runtime,

@@ -203,7 +203,7 @@ pub(crate) struct Connections {
 #[derive(Debug, Default)]
 struct Open {
     last: u64,
-    /// Open connections without those that were asked to close.
+    /// Open connections without those that are closing.
     connections: HashMap<u64, Arc<Connection>>,
 }
 
@@ -217,7 +217,7 @@ impl Connections {
         })
     }
 
-    /// Waits until there is room for one more socket: connections that were asked to close have theirs a little longer,
+    /// Waits until there is room for one more socket: connections that are closing keep theirs a little longer,
     /// and a flood must not find more of them than the process may have files. Kept as long as the socket.
     pub(crate) async fn socket(&self) -> Option<OwnedSemaphorePermit> {
         // It is never closed.

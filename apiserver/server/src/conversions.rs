@@ -13,7 +13,7 @@ use machinery_schema::Ref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Upstream's client gives up then.
+/// Timeout of a conversion, as of upstream's client.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Time that a call waits for its places, which is a matter of others' calls and no failure of the webhook.
 const LINE_TIMEOUT: Duration = Duration::from_secs(10);

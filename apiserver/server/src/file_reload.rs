@@ -20,7 +20,7 @@ type Apply = Box<dyn Fn(&[String]) -> Result<(), Problem> + Send>;
 pub(crate) struct WatchedFiles {
     what: &'static str,
     paths: Vec<PathBuf>,
-    /// Contents that were looked at last, used or not.
+    /// Contents that were read last, used or not.
     seen: Vec<String>,
     /// Reason why they could not be read the last time.
     unreadable: Option<String>,

@@ -31,7 +31,7 @@ const MAX_STREAMS: u32 = 250;
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 const SEND_BUFFER_BYTES: usize = 64 << 10;
-/// A silent connection is asked whether it is still there.
+/// TCP keepalive of idle connections.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time that a connection has to end after GOAWAY.

@@ -44,7 +44,7 @@ struct PolicySpec {
     param_kind: Option<ParamKind>,
 }
 
-/// The resource that a right is asked on.
+/// The resource whose right is checked.
 #[derive(Debug, PartialEq, Eq)]
 struct Resource {
     group: String,

@@ -1,4 +1,4 @@
-//! Certificates are made anew while the server runs, long before they expire; connections under way keep theirs.
+//! Certificates are recreated while the server runs, long before they expire; connections under way keep theirs.
 
 use apiserver_auth::pki::{Pki, PkiError, ServingIdentity, ServingNames, client_config};
 use apiserver_egress::{ClientIdentity, Dialer};

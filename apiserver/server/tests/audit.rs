@@ -481,7 +481,7 @@ async fn audit_log_is_complete_after_shutdown() {
     assert_eq!(own.count(), 100);
 }
 
-/// A cluster whose audit log takes nothing: the policy leaves paths out, so that these can be asked.
+/// A cluster whose audit log takes nothing: the policy leaves paths out, so that requests to these succeed.
 async fn without_room(mode: AuditMode) -> (Cluster, tempfile::TempDir) {
     const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: \
         [{level: None, nonResourceURLs: ['/readyz*', /metrics]}, {level: Metadata}]";

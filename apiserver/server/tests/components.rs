@@ -72,7 +72,7 @@ const PROOFS: [(&str, Proof); 22] = [
 /// Tasks of the server that belong to one request, connection or object, or end by themselves.
 const SHORT_LIVED: [&str; 15] = [
     "additional-latency",
-    // Ends when its batch is sent or given up.
+    // Ends when its batch is sent or dropped.
     "audit-webhook",
     "connection",
     // Begins again by itself.

@@ -48,7 +48,7 @@ async fn answered(stream: &mut TlsStream<TcpStream>) {
     }
 }
 
-/// An anonymous connection that has asked once.
+/// An anonymous connection that has sent one request.
 async fn asked_once(cluster: &Cluster) -> TlsStream<TcpStream> {
     let mut stream = cluster.connect(None).await;
     stream.write_all(READYZ).await.unwrap();

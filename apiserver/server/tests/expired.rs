@@ -18,7 +18,7 @@ async fn write(cluster: &Cluster, name: &str) {
         .is(201);
 }
 
-/// A first page of two, after which the history up to now is given up.
+/// A first page of two, after which the history up to now is compacted.
 async fn with_a_past() -> (Cluster, Value) {
     let cluster = start().await;
     for name in ["a", "b", "c", "d", "e"] {

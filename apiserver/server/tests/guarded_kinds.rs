@@ -316,7 +316,7 @@ async fn admission_policy_needs_the_right_to_read_its_parameters() {
         on_all("resolve paramKind &{foo.io/v1 Nope}")
     );
     assert_eq!(bind("maps", one()).await, None);
-    // A binding that stays is not asked again; one to another policy is.
+    // An unchanged binding needs no permission again; one to another policy does.
     let path = format!("{ADMISSION}/validatingadmissionpolicybindings/of-maps");
     let patch = async |change: Value| {
         let kind = "application/merge-patch+json";

@@ -268,7 +268,7 @@ async fn request_labels_are_upstreams() {
             labels.contains(&format!("code=\"{code}\"")),
             "{method} {path}: {code}"
         );
-        // A stream is counted when its body is let go of, which may be after the client has read it.
+        // A stream is counted when its body is dropped, which may be after the client has read it.
         let mut text = metrics(&cluster).await;
         let watches = labels.contains("WATCH");
         while watches && sample(&text, &[&counter]).is_none() {

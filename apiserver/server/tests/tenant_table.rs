@@ -1,4 +1,4 @@
-//! Every row, verb and subresource, asked by users with rights in one namespace, to read there, or none: what is refused
+//! Every row, verb and subresource, requested by users with rights in one namespace, to read there, or none: what is refused
 //! follows from the address alone, and no address reaches further than the rights that it was authorized with.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]

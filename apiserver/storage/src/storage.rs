@@ -92,7 +92,7 @@ pub trait Storage: Send + Sync + Debug {
     /// Resolves when reads see at least this revision. The caller bounds the wait.
     async fn reached(&self, revision: Revision) -> Result<(), StorageError>;
 
-    /// Gives up everything older than a revision, soon. An older or equal floor changes nothing.
+    /// Compacts everything older than a revision, soon. An older or equal floor changes nothing.
     async fn compact(&self, revision: Revision) -> Result<(), StorageError>;
 
     /// Replaces the record that reads are given for an entry, as long as the entry is still at `revision`: no new
@@ -159,7 +159,7 @@ pub trait Storage: Send + Sync + Debug {
         None
     }
 
-    /// Finishes what was taken up, ends watches with [`StorageError::Closed`], refuses everything after, and lets go of every file, task and connection.
+    /// Finishes what was accepted, ends watches with [`StorageError::Closed`], refuses everything after, and releases every file, task and connection.
     async fn close(&self);
 }
 
@@ -175,7 +175,7 @@ pub trait SharedValues: Send + Sync {
     /// Encrypts the value of a name with the key that writes Secrets now; whether it was not yet.
     async fn reseal(&self, name: &str) -> Result<bool, StorageError>;
 
-    /// Reads which keys the values are encrypted with, for [`Storage::lost_by`]: other servers encrypt them anew, too.
+    /// Reads which keys the values are encrypted with, for [`Storage::lost_by`]: other servers re-encrypt them, too.
     async fn note_keys(&self) -> Result<(), StorageError>;
 }
 

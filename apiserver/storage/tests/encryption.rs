@@ -387,7 +387,7 @@ fn encryption_key_in_use_is_not_given_up_by_a_reload() {
     });
 }
 
-/// The new key is given up again before anything was written with it but the checkpoint that followed the reload.
+/// The new key is removed again before anything was written with it but the checkpoint that followed the reload.
 #[test]
 fn encryption_key_of_the_newest_checkpoint_is_not_given_up_by_a_reload() {
     story(|runtime, disk| async move {

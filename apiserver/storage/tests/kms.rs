@@ -94,7 +94,7 @@ impl Ground {
     }
 }
 
-/// Health as it was last; the plugin is asked again.
+/// The last health; it is requested again.
 fn health(encryption: &Encryption) -> Result<(), String> {
     encryption.ask_plugins();
     encryption.plugins_health().unwrap()

@@ -77,7 +77,7 @@ impl Scenario for Jobs {
             return Ok(());
         };
         self.allowed = self.allowed.max(job.number("/spec/parallelism"));
-        // One that the controller has let go to delete it counts nowhere, even if it ends before.
+        // A pod whose finalizer the controller has removed to delete it counts nowhere, even if it ends before.
         if let Some(pod) = &change.after
             && pod.text("/status/phase") == "Succeeded"
             && !pod.finalizers.is_empty()

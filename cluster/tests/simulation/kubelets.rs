@@ -134,7 +134,7 @@ impl Kubelet {
         if healed && let Some((_, is_good)) = &mut run.end {
             *is_good = true;
         }
-        // An end stands, whoever wrote it.
+        // An end stands, whichever component wrote it.
         if !pod.is_ended_pod() {
             run.write(world, pod, now).await;
         }

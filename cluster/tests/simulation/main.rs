@@ -2,7 +2,7 @@
 //! anew, power that goes, the production server.
 //!
 //! One file per controller, each a [`Scenario`]: objects to begin with, a seeded sequence of what users and nodes do, an
-//! invariant asked at every revision, and what must be true when the world has come to rest. `KNARR_SEEDS` says which
+//! invariant checked at every revision, and what must be true when the cluster is quiescent. `KNARR_SEEDS` says which
 //! seeds are chosen: `1000` (the first thousand), `5000..6000`, or one by `KNARR_SEED=10`. A failing run names its seed.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Namespaces with content of every sort are deleted and made anew: nothing goes from one that stays, pods go first,
+//! Namespaces with content of every sort are deleted and recreated: nothing goes from one that stays, pods go first,
 //! and none goes before it is empty.
 
 use crate::Scenario;

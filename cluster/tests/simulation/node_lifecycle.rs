@@ -248,7 +248,7 @@ impl Lifecycle {
         if node.at("/spec/unschedulable") == Some(&json!(true)) {
             expected.push(("node.kubernetes.io/unschedulable", "NoSchedule"));
         }
-        // Of three in four, none more is given up; of all, none.
+        // Of three in four, no other is tainted; of all, none.
         let may = key.filter(|_| unready < 4).map(|key| (key, "NoExecute"));
         let must = may.filter(|_| unready < 3);
         let have: Vec<(&str, &str)> = node.list("/spec/taints").iter().map(taint).collect();

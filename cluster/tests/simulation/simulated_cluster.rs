@@ -97,7 +97,7 @@ impl World {
         all
     }
 
-    /// The power goes, and comes back: the disk has lost what was not synced, and everything starts anew.
+    /// The power goes, and comes back: the disk has lost what was not synced, and everything restarts.
     pub(crate) async fn lose_power(&mut self) {
         drop(self.cluster.take());
         self.disk.crash();

@@ -160,7 +160,7 @@ fn resolve(host: &str) -> Result<IpAddr, String> {
     names.insert(first, host.trim_end_matches('.').to_string());
     let servers: Vec<String> = of("nameserver").collect();
     for name in names {
-        // A server that says nothing is asked again; one that knows no such name has spoken.
+        // A server that does not answer gets a retry; a denial is an answer.
         let answer = (0..ATTEMPTS).flat_map(|_| &servers).find_map(|server| query(server, &name));
         if let Some(Some(address)) = answer {
             return Ok(address.into());

@@ -9,7 +9,7 @@ use machinery_runtime::Runtime;
 use std::path::Path;
 use std::time::Duration;
 
-/// Pause between two looks at the file of one that is due, and between two at the clock.
+/// Interval of reads of a certificate file whose renewal is due, and of reads of the clock.
 const LOOK_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Files of the certificate that the server gave to the agent.

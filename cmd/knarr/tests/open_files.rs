@@ -30,7 +30,7 @@ fn large(number: usize) -> ConfigMap {
     }
 }
 
-/// The administrator's client; what it asked once it asks again over the same connection.
+/// The administrator's client; it repeats requests over the same connection.
 async fn client(server: &Server) -> Client {
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).expect("the administrator's");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;

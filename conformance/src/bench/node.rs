@@ -26,7 +26,7 @@ const AUTHORITY: &str = "/api/v1/namespaces/bench/configmaps/kube-root-ca.crt";
 const NODES: &str = "/api/v1/nodes";
 /// Longest wait for a pod, an endpoint or a connection.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Pause between two looks at what cannot be watched.
+/// Interval of reads of what cannot be watched.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Command to start, its files, and the amount of work.

@@ -421,7 +421,7 @@ impl Bench {
         let answer = client.call(Method::DELETE, &path, &[], Bytes::new()).await;
         let (wall, cpu) = (start.elapsed(), self.server.cpu()? - cpu);
         let mut text = format!("{:.2} s wall, {:.2} s CPU", wall.as_secs_f64(), cpu.as_secs_f64());
-        // Upstream gives up after its request timeout: that is a figure too, and not the end of the others.
+        // Upstream's request timeout ends it: that is a figure too, and not the end of the others.
         if let Err(error) = answer {
             // A cell of a table is one line.
             let error = error.to_string().replace('\n', " ");

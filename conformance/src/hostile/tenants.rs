@@ -32,7 +32,7 @@ pub struct Period {
     /// From a change of the Deployment until its controller has seen it.
     pub rollouts: Vec<Duration>,
     pub errors: u64,
-    /// Answers that said when to come again, and were followed.
+    /// Answers with a `Retry-After`, which were followed.
     pub retried: u64,
 }
 

@@ -74,7 +74,7 @@ impl TokenWebhook {
         })
     }
 
-    /// Flags of the API server: what was answered is soon forgotten, so that the tenant is asked about again and again.
+    /// Flags of the API server: cached answers expire soon, so that the tenant's token is reviewed again and again.
     pub(super) fn flags(&self) -> Vec<String> {
         vec![
             "--authentication-token-webhook-config-file".to_owned(),

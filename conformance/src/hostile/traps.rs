@@ -1,4 +1,4 @@
-//! Things that an administrator installed and a tenant turns against the cluster: a definition whose rules are dear, a webhook
+//! Things that an administrator installed and a tenant turns against the cluster: a definition whose rules cost much, a webhook
 //! that never answers, and an extension whose answers trickle. This process serves the latter two.
 
 use super::devices;
@@ -86,7 +86,7 @@ async fn grant(client: &mut Connection) -> Result<()> {
     .await
 }
 
-/// As dear as a definition may be: its estimate stays below what the server accepts.
+/// As costly as a definition may be: its estimate stays below what the server accepts.
 async fn define(runtime: &Runtime, client: &mut Connection) -> Result<()> {
     let items =
         json!({"type": "array", "maxItems": DEAR_ITEMS, "items": {"type": "string", "maxLength": 16}});
@@ -162,7 +162,7 @@ async fn extend(runtime: &Runtime, client: &mut Connection, own: IpAddr) -> Resu
     made(client, "/apis/apiregistration.k8s.io/v1/apiservices", &registered).await
 }
 
-/// Serves whatever is asked a byte at a time, without an end.
+/// Answers every request a byte at a time, without an end.
 fn serve(runtime: &Runtime, listener: TcpListener) -> Result<()> {
     let own = rcgen::generate_simple_self_signed(["trickle.mallory.svc".to_owned()])?;
     let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;

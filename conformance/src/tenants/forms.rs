@@ -60,7 +60,7 @@ fn accepts() -> Vec<String> {
     all
 }
 
-/// Everything asked, and by whom: in a namespace by a user with all rights there, of what is cluster-wide by the
+/// All requests with their users: in a namespace by a user with all rights there, of what is cluster-wide by the
 /// administrator.
 fn requests(samples: &[Sample]) -> Vec<(Option<&'static str>, Ask)> {
     let mut asks = Vec::new();

@@ -82,7 +82,7 @@ async fn prepare(root: &Path, sender: &Sender) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// Everything that is asked as each user.
+/// All requests of each user.
 fn requests(samples: &[Sample]) -> Result<Vec<Ask>> {
     let mut asks: Vec<Ask> = samples.iter().flat_map(requests::of).collect();
     asks.extend(bindings::requests());

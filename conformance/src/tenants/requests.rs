@@ -17,7 +17,7 @@ const WATCH: &str = "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&
 /// The side on which nothing stands, for creates.
 const FREE: &str = "green";
 
-/// Everything asked about one kind.
+/// All requests for one kind.
 #[must_use]
 pub fn of(sample: &Sample) -> Vec<Ask> {
     let own = sample.on(OWN, 1);

@@ -14,11 +14,11 @@ pub struct Config {
     pub node_monitor_grace_period: Duration,
     /// `--node-startup-grace-period`: as much for one that never reported anything.
     pub node_startup_grace_period: Duration,
-    /// `--node-eviction-rate`: nodes of a zone given up per second.
+    /// `--node-eviction-rate`: nodes of a zone tainted `NoExecute` per second.
     pub node_eviction_rate: f64,
     /// `--secondary-node-eviction-rate`: as much where many are not ready.
     pub secondary_node_eviction_rate: f64,
-    /// `--large-cluster-size-threshold`: in zones up to this size none is given up then.
+    /// `--large-cluster-size-threshold`: in zones up to this size no node is tainted then.
     pub large_cluster_size_threshold: usize,
     /// `--unhealthy-zone-threshold`: the share of unready nodes that are many.
     pub unhealthy_zone_threshold: f64,
@@ -42,7 +42,7 @@ pub struct Config {
 /// Settings of HorizontalPodAutoscalers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HorizontalPodAutoscalerConfig {
-    /// `…-sync-period`: time between two looks at an autoscaler.
+    /// `…-sync-period`: time between two reconciles of an autoscaler.
     pub sync_period: Duration,
     /// `…-downscale-stabilization`: the size is not less than what was recommended within this time.
     pub downscale_stabilization: Duration,

@@ -191,7 +191,7 @@ impl EndpointShares {
         state.due()
     }
 
-    /// Time for which a Service is not looked at again.
+    /// Time for which a Service is not reconciled again.
     pub(crate) fn rest(&self, namespace: &str) -> Duration {
         let (units, steps) = {
             let state = self.state.lock();

@@ -28,7 +28,7 @@ pub struct PodClaim<'a> {
 }
 
 impl PodControl {
-    /// Adopts and releases; before the first adoption the live owner is asked whether it is still there and staying. Returns
+    /// Adopts and releases; before the first adoption the live owner is read: it must exist and not be deleted. Returns
     /// the uids of those that were to be adopted and are gone.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl PodControl {
         }
         for pod in claim.release {
             match self.patch(pod, release(about, claim.finalizer)).await {
-                // Gone, or made anew under the name: it is not the owner's either way.
+                // Gone, or recreated under the name: it is not the owner's either way.
                 Err(error) if error.is_not_found() || error.is_invalid() || error.is_conflict() => {}
                 Err(error) => failed = failed.or(Some(("releasing a pod", error))),
                 Ok(()) => {}
@@ -174,7 +174,7 @@ mod tests {
         let (done, asked) = claimed("set", &["403-a", "200-b"], &["403-c", "200-d"]).await;
         assert_eq!(done.unwrap_err().to_string(), "adopting a pod");
         assert_eq!(asked, ["set", "403-a", "200-b", "403-c", "200-d"]);
-        // Another set of the name adopts nothing, and lets go all the same.
+        // Another set of the name adopts nothing, and releases all the same.
         let (done, asked) = claimed("other", &["200-b"], &["200-d"]).await;
         assert!(done.unwrap_err().to_string().contains("adopts nothing"));
         assert_eq!(asked, ["set", "200-d"]);

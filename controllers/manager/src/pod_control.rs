@@ -14,7 +14,7 @@ use std::fmt::Display;
 /// Pods created or deleted in one go at most.
 pub const BURST_REPLICAS: usize = 500;
 /// The first batch of a slow start; each that succeeds is followed by one twice as large, so that a quota or an
-/// admission plugin that refuses all of them is asked once, not five hundred times.
+/// admission plugin that refuses all of them gets one request, not five hundred.
 const SLOW_START_FIRST: usize = 1;
 
 /// Acts on pods for one controller.

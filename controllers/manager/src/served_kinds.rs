@@ -1,4 +1,4 @@
-//! Kinds that the server serves, read anew now and then: for controllers that follow references to any kind.
+//! Kinds that the server serves, read again now and then: for controllers that follow references to any kind.
 
 use machinery_client::discovery::DiscoveredResource;
 use machinery_client::{Client, ClientError};

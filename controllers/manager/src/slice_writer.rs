@@ -80,7 +80,7 @@ impl SliceWriter {
         Ok(())
     }
 
-    /// Writes a slice anew.
+    /// Rewrites a slice.
     pub(crate) async fn update(
         &self,
         key: &ObjectKey,

@@ -37,19 +37,19 @@ pub const STALE_AGAIN: Duration = Duration::from_secs(10);
 pub struct Discovered {
     /// Every resource, in the server's order.
     pub resources: Vec<DiscoveredResource>,
-    /// `group/version`s that could not be asked.
+    /// `group/version`s whose discovery failed.
     pub stale: Vec<String>,
 }
 
 impl Discovered {
-    /// Time after which the server is to be asked again by itself: a server that was away says of itself that it is back.
+    /// Time after which discovery is repeated, if the server will not announce that the missing groups are back.
     pub fn again_after(&self) -> Option<Duration> {
         (!self.stale.is_empty()).then_some(STALE_AGAIN)
     }
 }
 
 impl Client {
-    /// Asks the server what it serves.
+    /// Discovers the served resources.
     pub async fn discover(&self) -> Result<Discovered, ClientError> {
         let mut out = Discovered::default();
         for path in ["/api", "/apis"] {

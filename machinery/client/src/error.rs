@@ -127,7 +127,7 @@ impl ClientError {
         }
     }
 
-    /// Seconds after which the server wants to be asked again.
+    /// Seconds after which the server allows a retry.
     pub fn retry_after_seconds(&self) -> Option<i32> {
         match self {
             Self::Status(status) => status

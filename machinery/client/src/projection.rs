@@ -34,7 +34,7 @@ impl Projection for () {
 /// Makes the projection of an object after a former one under its name, which may have been another object's.
 pub type ProjectAfter<P> = fn(&P, &ObjectHeader, &[u8]) -> Result<P, serde_json::Error>;
 
-/// The name of an index, given where it is declared and where it is asked.
+/// The name of an index, used where it is declared and where it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IndexName(pub &'static str);
 

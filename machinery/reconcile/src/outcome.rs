@@ -10,7 +10,7 @@ pub enum Outcome {
     Done,
     /// There is, after this time.
     RequeueAfter(Duration),
-    /// Nothing, and whatever changes within this time is looked at after it, all together: the look was dear to others.
+    /// Nothing, and changes within this time are reconciled together after it: the reconcile cost others much.
     Rest(Duration),
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// One address has this part of the places.
+/// Part of the slots that one client may hold.
 const PART_OF_ADDRESS: usize = 8;
 /// One client of IPv6 has a whole network of this many bits of prefix.
 const V6_PREFIX_BITS: u32 = 64;
@@ -53,12 +53,12 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlots {
-    /// Makes so many places, at least one; a client ([`client_of`]) has an eighth of them.
+    /// Makes this many slots, at least one; a client ([`client_of`]) may hold an eighth of them.
     pub fn new(limit: usize) -> Arc<Self> {
         Self::among(limit, client_of)
     }
 
-    /// Makes so many places for clients whose addresses are given to them, as pods' are: each address is one client, also of
+    /// Makes this many slots for clients that cannot choose their addresses, as pods: each address is one client, also of
     /// IPv6.
     pub fn for_pods(limit: usize) -> Arc<Self> {
         Self::among(limit, |address| address.to_canonical())
@@ -72,7 +72,7 @@ impl ConnectionSlots {
         })
     }
 
-    /// Returns a place for a connection from this address.
+    /// Returns a slot for a connection from this address; the oldest connection of a client with too many is closed for it.
     pub fn enter(self: &Arc<Self>, address: IpAddr) -> ConnectionSlot {
         let address = (self.client)(address);
         let mut open = self.open.lock();
@@ -91,13 +91,15 @@ impl ConnectionSlots {
         }
     }
 
-    /// The connection that a new one of this address takes the place of.
+    /// Returns the connection that a new one of this address replaces.
     fn in_the_way(&self, all: &BTreeMap<u64, (IpAddr, CancellationToken)>, address: IpAddr) -> Option<u64> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for (own, _) in all.values() {
             *counts.entry(*own).or_default() += 1;
         }
         let of_address = counts.get(&address).copied().unwrap_or_default();
+        // The client with most connections pays, so that a flood from one cannot close the connections of
+        // others.
         let most = counts.into_iter().max_by_key(|(_, count)| *count);
         let from = if of_address >= self.limit.div_ceil(PART_OF_ADDRESS) {
             address

@@ -35,7 +35,7 @@ impl KeepAlive {
         self.idle + self.interval * self.probes
     }
 
-    /// Asks on this connection from now on.
+    /// Sends probes on this connection from now on.
     pub fn set(self, stream: &TcpStream) {
         let keepalive = TcpKeepalive::new()
             .with_time(self.idle)

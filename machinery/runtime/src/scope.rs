@@ -119,6 +119,7 @@ impl ScopeInner {
 
     /// A task holds these while it lives, so that every scope above can wait for it.
     pub(crate) fn membership(&self) -> Vec<TaskTrackerToken> {
+        // One token per scope above: a parent's `stopped` waits for tasks of children whose handles are gone.
         let mut tokens = vec![self.tracker.token()];
         let mut above = self.parent.as_ref();
         while let Some(scope) = above {

@@ -27,7 +27,7 @@ struct TcpInfo;
 /// one of them on its way now and then.
 const QUESTIONS: u8 = 2;
 
-/// Returns the time since the other side answered last, where it was asked several times since.
+/// Returns the time since the other side answered last, where it was probed several times since.
 pub(crate) fn silence(socket: &impl AsFd) -> Option<Duration> {
     let info = getsockopt(socket, TcpInfo).ok()?;
     let questions = info.tcpi_retransmits.saturating_add(info.tcpi_probes);

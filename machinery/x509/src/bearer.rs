@@ -128,7 +128,7 @@ mod tests {
             .collect()
     }
 
-    /// Upstream's `bearertoken_test.go`, and what both servers were asked.
+    /// Upstream's `bearertoken_test.go`, and requests that both servers received.
     #[test]
     fn bearer_token_is_the_second_word_of_the_header() {
         for (header, expected) in [
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Upstream's `websocket/protocol_test.go`, and what both servers were asked.
+    /// Upstream's `websocket/protocol_test.go`, and requests that both servers received.
     #[test]
     fn bearer_token_of_a_websocket_is_a_subprotocol() {
         let ask = |upgrade: &[u8], connection: &[u8], protocols: &[&str]| {

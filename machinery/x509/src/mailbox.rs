@@ -67,7 +67,7 @@ fn is_text(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// The cases of Go's `TestRFC2822Parsing`, and some of ours that Go was asked about.
+    /// The cases of Go's `TestRFC2822Parsing`, and some of ours with Go's results.
     #[test]
     fn mailboxes_are_read_as_in_go() {
         for (email, expected) in [

@@ -15,7 +15,7 @@ pub struct FaultProfile {
     pub lag: Duration,
     /// One in so many calls breaks before the daemon sees it, and one in so many after it is carried out.
     pub break_one_in: u64,
-    /// One in so many steps takes until the caller gives up.
+    /// One in so many steps takes until the caller's timeout.
     pub hang_one_in: u64,
     /// One in so many steps fails.
     pub fail_one_in: u64,

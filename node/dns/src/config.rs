@@ -29,7 +29,7 @@ impl DnsConfig {
     }
 }
 
-/// The name servers of a `resolv.conf`; `own` is left out, as asking ourselves would never end.
+/// The name servers of a `resolv.conf`; `own` is left out, as a query to this server itself would never end.
 pub fn name_servers(resolv_conf: &str, own: Ipv4Addr) -> Vec<SocketAddr> {
     let servers = ResolvConf::parse(resolv_conf).servers.into_iter();
     let addresses = servers.filter_map(|server| server.parse().ok());

@@ -234,7 +234,7 @@ async fn maintain_rules(exec: Arc<dyn Exec>, address: Ipv4Addr, runtime: Runtime
 }
 
 /// Rules that outlive us: where nothing listens on the address, nothing refuses either. A resolver takes a refusal for
-/// an answer and gives up; it takes silence for a lost packet and asks again, and by then the next agent is there.
+/// an answer and fails; it takes silence for a lost packet and retries, and the next agent has started then.
 ///
 /// Of one address no more questions reach the socket than [`QUESTIONS_PER_SECOND`], so that those of others find room in it. Connections
 /// have their shares by themselves.

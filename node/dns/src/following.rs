@@ -92,7 +92,7 @@ impl Following {
             return;
         };
         let key = ObjectKey::new(namespace, name);
-        // Queued only because other services had given up records, which still others may have taken since.
+        // Queued only because other services had released records, which still others may have taken since.
         if !turn.changed && !self.keeper.lock().expect(HELD).is_due(&key) {
             return;
         }

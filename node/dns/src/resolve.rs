@@ -1,4 +1,4 @@
-//! From a question to an answer, or to the decision to ask another.
+//! From a question to an answer, or to the decision to forward it.
 
 use crate::answer::{Answer, Owner, Section, code};
 use crate::query::{CLASS_IN, Query, kind};
@@ -87,7 +87,7 @@ fn negative(zone: &Zone, query: &Query, code: u8, limit: usize) -> Resolution {
     Resolution::Answer(answer.finish(query))
 }
 
-/// An alias of a name in the cluster is answered whole; of one elsewhere, another has to be asked.
+/// An alias of a name in the cluster is answered whole; one of a name outside needs another server.
 fn alias(zone: &Zone, query: &Query, target: &str, limit: usize) -> Resolution {
     let mut answer = Answer::new(query, code::NO_ERROR, true, limit);
     answer.record(Section::Answer, Owner::Question, &Record::Cname(target.into()));

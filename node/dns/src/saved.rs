@@ -50,7 +50,7 @@ enum Saved<'a> {
 }
 
 impl<'a> Saved<'a> {
-    /// The zone's own records (`NS`, `SOA`, `TXT`) are made anew with every zone.
+    /// The zone's own records (`NS`, `SOA`, `TXT`) are recreated with every zone.
     fn of(record: &'a Record) -> Option<Self> {
         Some(match record {
             Record::A(address) => Self::A(*address),

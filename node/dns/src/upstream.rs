@@ -23,7 +23,7 @@ const SUSPECTED: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 4096;
 const TRUNCATED: u8 = 2;
 
-/// Name servers in the order they are asked.
+/// Name servers in order of preference.
 #[derive(Debug)]
 pub struct Upstream {
     servers: Vec<Server>,

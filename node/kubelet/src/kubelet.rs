@@ -100,7 +100,7 @@ pub struct Host {
 }
 
 impl Kubelet {
-    /// Starts everything; returns once the managers run. `container_runtime` ends when the runtime can be asked. The node
+    /// Starts everything; returns once the managers run. `container_runtime` ends when the runtime answers. The node
     /// is registered meanwhile, so that its pods' network is there when the runtime is, or later, when the API server is.
     pub async fn start<E: From<KubeletError>>(
         runtime: Runtime,
@@ -201,7 +201,7 @@ impl Kubelet {
     }
 }
 
-/// Asks the runtime what it is, and starts all managers.
+/// Reads the runtime's version, and starts all managers.
 async fn assemble(
     runtime: Runtime,
     config: Arc<KubeletConfig>,

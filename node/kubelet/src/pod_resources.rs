@@ -52,7 +52,7 @@ const GET_ERRORS: Family = Family::new(
 /// Devices by id, each with its NUMA nodes.
 type Devices = BTreeMap<String, Vec<i64>>;
 
-/// Asks for the families.
+/// Registers the families.
 pub(crate) fn begin_metrics(runtime: &Runtime) {
     drop(Requests::new(runtime));
 }

@@ -30,6 +30,6 @@ pub struct NetworkConfig {
 /// Host facts that the network needs and sets: file below `/proc/sys`, value, and whether pods could do without.
 pub const SYSCTLS: [(&str, &str, bool); 2] = [
     ("net/ipv4/ip_forward", "1", false),
-    // Pods of an agent that still had a bridge ask on it for the addresses of newer ones.
+    // Pods of an agent that still had a bridge send ARP requests on it for the addresses of newer ones.
     ("net/ipv4/conf/cni0/proxy_arp", "1", true),
 ];

@@ -127,7 +127,7 @@ fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
             } else {
                 (wait * 2).min(RETRY.1)
             };
-            // Whichever comes first; the nodes are looked at anew in every attempt.
+            // Whichever comes first; the nodes are read again in every attempt.
             let news = network.runtime.timeout(pause, dirty.next_batch());
             tokio::select! { biased;
                 // Removed rules come first: until they are back pods can send from addresses of others.
@@ -318,7 +318,7 @@ impl Network {
         Ok(())
     }
 
-    /// The kernel is asked what it has, so that routes to nodes that left while the agent was away go too.
+    /// Writes the routes. They are compared with the kernel's, so that routes to nodes that were removed while the agent was away go too.
     async fn write_routes(&mut self, wanted: &Plan) -> Vec<NetworkError> {
         let (routes, wanted) = (Arc::clone(&self.routes), wanted.routes.clone());
         let work = self.runtime.blocking(move || change_routes(&*routes, &wanted));

@@ -99,7 +99,7 @@ pub(crate) fn install(folder: &Path, found: Option<&ThirdParty>) -> io::Result<(
         let path = folder.join(&found.name);
         let is_there = std::fs::read(&path).is_ok_and(|content| content == found.content);
         if !is_there {
-            // Names of networks are nobody's secret, and some plugins read the file as others than root.
+            // Names of networks are no secret, and some plugins read the file as others than root.
             node_sys::fs::write_atomically(&path, &found.content, 0o644)?;
         }
     }

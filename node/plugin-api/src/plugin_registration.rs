@@ -19,7 +19,7 @@ const NOTIFY: &str = "/pluginregistration.Registration/NotifyRegistrationStatus"
 /// A larger message of either side is refused.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Asks a plugin what it is.
+/// Request for a plugin's identity.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct InfoRequest {}
 
@@ -32,7 +32,7 @@ pub struct PluginInfo {
     /// Name of the plugin: of the driver, or of the resource.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// Path of the socket that it serves its own API at; empty where that is the one asked.
+    /// Path of the socket that it serves its own API at; empty if it is the socket of this call.
     #[prost(string, tag = "3")]
     pub endpoint: String,
     /// Versions of that API.
@@ -55,7 +55,7 @@ pub struct RegistrationStatus {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct RegistrationStatusResponse {}
 
-/// Asks the plugin behind a transport what it is.
+/// Reads the identity of the plugin behind a transport.
 ///
 /// # Errors
 /// The status with which the call failed.

@@ -163,7 +163,7 @@ pub fn service(lister: impl PodResourcesLister) -> Transport {
     }))
 }
 
-/// Asks an agent what all pods have.
+/// Lists the resources of all pods of an agent.
 ///
 /// # Errors
 /// The status with which the call failed.
@@ -171,7 +171,7 @@ pub async fn list(agent: &Transport) -> Result<ListPodResourcesResponse, Status>
     call(agent, LIST, ListPodResourcesRequest {}, ANSWER_BYTES_MAX).await
 }
 
-/// Asks an agent what there is to be had.
+/// Reads the allocatable resources of an agent.
 ///
 /// # Errors
 /// The status with which the call failed.
@@ -185,7 +185,7 @@ pub async fn allocatable(agent: &Transport) -> Result<AllocatableResourcesRespon
     .await
 }
 
-/// Asks an agent what one pod has.
+/// Reads the resources of one pod of an agent.
 ///
 /// # Errors
 /// The agent has no such pod, or the status with which the call failed.

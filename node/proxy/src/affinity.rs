@@ -2,7 +2,7 @@
 //!
 //! The kernel notes by itself where a client's connection went, for as long as the service says after the last one
 //! (`affinity` in [`mod@crate::table`]); it notes only endpoints that the service still has (`sticky…`). Here is what
-//! has to be done from outside: notes of endpoints that are gone are taken away, and when the table is written anew
+//! has to be done from outside: notes of endpoints that are gone are taken away, and when the table is rewritten
 //! its notes go with it.
 
 use crate::elements::{Elements, Frontend, Key};

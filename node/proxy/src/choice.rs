@@ -43,7 +43,7 @@ impl<'a> Endpoints<'a> {
         self.0.iter().map(|(_, slice)| slice.endpoints.len()).sum()
     }
 
-    /// Every target of a port that still serves; traffic policies are not asked, as upstream does not ask them.
+    /// Every target of a port that still serves; traffic policies do not count, as upstream's.
     pub fn serving(&self, port_name: &str) -> BTreeSet<Target> {
         let mut targets = BTreeSet::new();
         for (ports, slice) in &self.0 {

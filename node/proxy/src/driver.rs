@@ -293,7 +293,7 @@ impl Proxy {
         let projection = &without_own_addresses(projection, &self.config);
         let elements = self.plans.set(service, projection, slices.clone(), here, work);
         if !self.built {
-            // All of it is written anew.
+            // All of it is rewritten.
             work.delta = Delta::default();
         }
         let ready = ready_here(slices, &self.config.node_name);

@@ -1,4 +1,4 @@
-//! Health check ports of services with `externalTrafficPolicy: Local`: a balancer asks each node whether the service
+//! Health check ports of services with `externalTrafficPolicy: Local`: a load balancer checks on each node whether the service
 //! has an endpoint there.
 
 use crate::NodePortAddresses;

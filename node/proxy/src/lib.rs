@@ -8,7 +8,7 @@
 //! whether a service has endpoints here ([`health`]).
 //!
 //! The table is our own and its chains never change; a change of one service is a handful of elements, with thirty
-//! thousand services as with three. The wanted elements are in memory; the kernel is asked only for what it writes
+//! thousand services as with three. The wanted elements are in memory; the kernel is read only for what it writes
 //! itself, the clients that stay with an endpoint ([`affinity`]). It notifies when another program takes something of the
 //! table away, and then all of it is written again. When the proxy ends, its rules stay.
 //!

@@ -207,7 +207,7 @@ impl ElementBatch {
         let open = self.open.take()?;
         self.writer.close(open.list);
         self.writer.end(open.start);
-        // Only the last message asks for an acknowledgement; errors of the others come in any case, and before
+        // Only the last message requests an acknowledgement; errors of the others come in any case, and before
         // it.
         if acknowledge {
             let flags = &mut self.writer.bytes[open.start + 6..open.start + 8];

@@ -46,7 +46,7 @@ impl TableWatch {
         })
     }
 
-    /// Returns when something of a table was taken away, or a table was made anew. Losing it is an error only of the
+    /// Returns when something of a table was taken away, or a table was recreated. Losing it is an error only of the
     /// socket.
     pub async fn disturbed(&mut self) -> io::Result<()> {
         loop {

@@ -130,7 +130,7 @@ impl ProcessIdentity {
         Ok(words.map(|word| OsStr::from_bytes(word).to_owned()).collect())
     }
 
-    /// Asks that very process to end; says whether it was there.
+    /// Sends SIGTERM to that very process; returns whether it was there.
     pub fn terminate(&self) -> bool {
         self.signal(Signal::SIGTERM)
     }

@@ -194,7 +194,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sets properties until the machine starts anew.
+    /// Sets properties until the machine restarts.
     async fn set(&mut self, properties: Vec<Property>) -> Result<(), SystemdError> {
         let arguments = [self.name(), Value::Bool(true), Value::Properties(properties)];
         let set = self.call("SetUnitProperties", &arguments).await;

@@ -119,7 +119,7 @@ pub(crate) struct Arguments {
     /// Inputs for each target.
     #[arg(long, default_value_t = 100_000)]
     inputs: u64,
-    /// A target ends after this time at the latest, in seconds: dear ones get as much of it as cheap ones.
+    /// A target ends after this time at the latest, in seconds: slow ones get as much of it as fast ones.
     #[arg(long)]
     seconds: Option<u64>,
     /// The seed of the first input; without, the first that no counted run has shown.

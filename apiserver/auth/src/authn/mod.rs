@@ -142,6 +142,7 @@ impl AuthenticatorChain {
             Err(refusal) => &mut refusal.remarks,
         };
         let ignored = machinery_x509::ignored_token_warning(credentials.headers);
+        // Also for a refusal: the ignored header may be why there were no credentials.
         remarks.warnings.extend(ignored);
         outcome
     }
@@ -156,6 +157,8 @@ impl AuthenticatorChain {
             match authenticator.authenticate(credentials).await {
                 Outcome::Pass => {}
                 Outcome::User(found) => return Ok(found),
+                // A refusal does not end the chain: a token that one issuer refuses may be another's
+                // (upstream's union authenticator).
                 Outcome::Refused(refusal) => refusals.add(refusal),
             }
         }

@@ -81,6 +81,7 @@ impl<T: Copy + Ord> RememberedUsers<T> {
     /// The token is this user's until then.
     pub(super) fn put(&mut self, token: Digest, found: &Authenticated, until: T, now: T) {
         self.forget(&token);
+        // Removed first, so that its bytes do not count twice and its place in the order is the newest.
         let bytes = bytes_of_token(found) + bytes_of_user(&found.user);
         if bytes > self.room.bytes / PARTS_OF_ROOM {
             return;
@@ -99,6 +100,7 @@ impl<T: Copy + Ord> RememberedUsers<T> {
         };
         let name: Arc<str> = found.user.name.as_str().into();
         let share = self.users.entry(name).or_insert_with(|| {
+            // The order of users breaks ties: without it the map's random order would decide.
             self.come += 1;
             Share::new(self.come)
         });
@@ -130,11 +132,15 @@ impl<T: Copy + Ord> RememberedUsers<T> {
             return;
         }
         self.forget_ended(now);
+        // Expired ones went first; then the user's own oldest: a user with many tokens pushes out none of
+        // others.
         if own(self) >= tokens_of_user {
             let oldest = self.users.get(name).and_then(|own| own.tokens.front().copied());
             self.forget_all(oldest);
         }
         if self.tokens.len() >= tokens {
+            // The user with most loses one, whichever user comes: a flood of tokens of one user ends at its
+            // own.
             self.forget_all(self.in_the_way(|own| own.tokens.len()));
         }
         while self.bytes + bytes > room && !self.tokens.is_empty() {

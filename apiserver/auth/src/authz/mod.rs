@@ -224,6 +224,7 @@ impl AuthorizerChain {
 
     /// Puts others in the place of all authorizers, for every clone.
     pub fn replace(&self, authorizers: Vec<Arc<dyn Authorizer>>) {
+        // Counters are kept by mode and name: a reload must not reset what a scrape has seen.
         let mut counts = self.0.counts.lock();
         let counted = authorizers.into_iter().map(|authorizer| {
             let counts = match authorizer.mode() {
@@ -253,8 +254,10 @@ impl AuthorizerChain {
     /// [`Busy`], which is no refusal.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Result<Decision, Busy> {
         let (mut reasons, mut errors) = (Vec::new(), Vec::new());
+        // One set for the whole decision, although a reload may replace it meanwhile.
         let current = self.0.current.load_full();
         for Counted { authorizer, counts } in &*current {
+            // Busy ends the chain: a later authorizer must not allow what this one may deny.
             let decision = authorizer.authorize(attributes).await?;
             match &decision {
                 Decision::NoOpinion(Reason::None) => {}
@@ -283,7 +286,7 @@ impl AuthorizerChain {
         })
     }
 
-    /// Reports whether the authorizers allow something that is asked beside the request itself.
+    /// Reports whether the authorizers allow an access that is checked in addition to the request itself.
     ///
     /// # Errors
     /// [`Busy`], which is no refusal.

@@ -95,9 +95,11 @@ pub fn missing(existing: &[u8], default: &str) -> Missing {
     ) else {
         return Missing::Nothing;
     };
+    // The administrator's opt-out, `rbac.authorization.kubernetes.io/autoupdate`, comes before everything else.
     if existing.metadata.annotations.get(AUTOUPDATE).map(String::as_str) == Some("false") {
         return Missing::Nothing;
     }
+    // A role reference is immutable: the binding is deleted and created again, as upstream does.
     if !default.role_ref.name.is_empty() && default.role_ref != existing.role_ref {
         return Missing::Replace;
     }
@@ -149,6 +151,7 @@ fn missing_rules(existing: &Object, default: &Object) -> Option<Vec<PolicyRule>>
 fn missing_subjects(mut existing: Vec<Subject>, default: Vec<Subject>) -> Option<Vec<Subject>> {
     let before = existing.len();
     for subject in default {
+        // Only additions: subjects and rules of an administrator's own stay.
         if !existing.contains(&subject) {
             existing.push(subject);
         }

@@ -209,7 +209,7 @@ impl Questions<'_> {
         }
     }
 
-    /// A refusal that no authorizer is asked about.
+    /// A refusal without a decision of the authorizers.
     fn refuse(&self, target: ResourceTarget<'_>, why: &str) -> Refusal {
         let attributes = Attributes {
             asker: None,

@@ -144,7 +144,7 @@ struct Check {
     allowed: bool,
 }
 
-/// A request of upstream's table, with the questions that upstream asked its authorizer and the answers.
+/// A request of upstream's table, with upstream's calls of its authorizer and the answers.
 #[derive(Debug, Deserialize)]
 struct Case {
     case: String,
@@ -157,7 +157,7 @@ struct Case {
     message: Option<String>,
 }
 
-/// Answers as upstream's did, and only what upstream's was asked.
+/// An authorizer with the answers of upstream's, for upstream's calls alone.
 #[derive(Debug)]
 struct Recorded {
     checks: Vec<Check>,

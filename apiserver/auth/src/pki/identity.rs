@@ -61,7 +61,7 @@ impl Identity {
     ) -> Result<Self, PkiError> {
         let (crt, key) = (format!("{file}.crt"), format!("{file}.key"));
         if let (Some(certificate), Some(key)) = (store.read(&crt)?, store.read(&key)?) {
-            // A leaf that cannot be read (a crash between its two files, say) is simply made anew.
+            // A leaf that cannot be read (a crash between its two files, say) is simply recreated.
             let says = |kept: &Self| match wanted {
                 Wanted::Names(names) => kept.names.is_superset(names),
                 Wanted::Client(subject) => kept.subject == **subject,

@@ -2,7 +2,7 @@
 //!
 //! Under `<data-dir>/pki`, names as kubeadm's: `ca` signs serving and client certificates, `front-proxy-ca` those the
 //! aggregation layer shows, `sa.key` signs service account tokens. Files are written 0600 and complete or not at all;
-//! what is there is kept, except that a leaf is made anew once a third of its life is left or its names changed.
+//! what is there is kept, except that a leaf is recreated once a third of its life is left or its names changed.
 //! A cluster in memory has the same without files; the servers of one cluster share the authorities and `sa.key`. All keys are ECDSA P-256, which take no time to make.
 
 mod authority;

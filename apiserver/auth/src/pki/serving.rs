@@ -60,6 +60,8 @@ impl OwnCertificate {
         provider: &CryptoProvider,
     ) -> Result<Self, PkiError> {
         let mut chain = identity.chain().to_vec();
+        // Sent with it, so that a client that pins the authority's key (kubeadm's join hash) finds it in the
+        // handshake.
         if !chain.contains(authority) {
             chain.push(authority.clone());
         }
@@ -143,6 +145,7 @@ impl ServingIdentity {
     /// address, may be served by what is listed under it.
     pub fn for_address(self: &Arc<Self>, config: Arc<ServerConfig>, address: IpAddr) -> Arc<ServerConfig> {
         let address = address.to_canonical().to_string();
+        // The common case keeps the shared configuration, with its cache of sessions.
         if !self.given.load().by_name.contains_key(&address) {
             return config;
         }
@@ -164,6 +167,7 @@ impl ServingIdentity {
     ) -> Arc<CertifiedKey> {
         let (own, given) = (self.own.load(), self.given.load());
         let name = name.map(str::to_ascii_lowercase);
+        // Before the operator's certificates: clients of the server itself trust the cluster's authority only.
         if name.as_deref() == Some(LOOPBACK_CLIENT_NAME) {
             return Arc::clone(&own.key);
         }

@@ -102,7 +102,7 @@ impl ExtensionClient {
         sent.map_err(|error| ExtensionError::Failed(error.text()))
     }
 
-    /// Sends a request over a connection of its own, which is answered in time or fails, and says which endpoint was asked.
+    /// Sends a request over a connection of its own, which is answered in time or fails, and names its endpoint.
     ///
     /// # Errors
     /// The service leads nowhere.

@@ -1,7 +1,7 @@
 //! Calls of webhooks: a POST of JSON to a service of the cluster or to a URL, over TLS, and its answer.
 //!
 //! A [`HookTarget`] is one webhook's address with the authorities that its certificate must come from; connections stay open with it
-//! and end with it. [`HookClient::post`] takes one of them, or resolves and dials; whom a service leads to is asked at every
+//! and end with it. [`HookClient::post`] takes one of them, or resolves and dials; the endpoint of a service is resolved at every
 //! dial, and the dialer looks at the very address that it connects to: of services only what pods and others outside of this
 //! machine can have, of URLs anything but the way back to this server.
 //!

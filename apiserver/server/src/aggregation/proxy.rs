@@ -53,7 +53,7 @@ fn unavailable(why: &str) -> Response {
 }
 
 impl Aggregation {
-    /// Passes a request on, or answers in the extension's place where it cannot be asked.
+    /// Forwards a request, or answers in the extension's place if it is unreachable.
     pub(crate) async fn answer(&self, own: &ApiService, mut exchange: RequestExchange) -> Response {
         let Some(extension) = own.extension.as_ref().filter(|_| own.is_available) else {
             return self.refused(&exchange, StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE);

@@ -32,7 +32,7 @@ impl Count {
     }
 }
 
-/// A request under way. It is counted when the last holder lets go of it: the request's completion, and what goes on
+/// A request under way. It is counted when its last holder drops it: the request's completion, and what goes on
 /// after an answer that switches protocols.
 #[derive(Clone)]
 pub(crate) struct UnderWay {

@@ -87,7 +87,7 @@ fn dispatched(request: &mut Request<Ticket>, now: Duration) {
             .observe(now.saturating_sub(request.arrival).as_secs_f64());
     }
     if let Some(waiter) = request.kept.waiter.take() {
-        // One that has just given up finishes by itself.
+        // A request that has just timed out finishes by itself.
         let _ = waiter.send(());
     }
 }
@@ -232,7 +232,7 @@ impl PriorityLevel {
         note_unaccommodated(&mut requests);
     }
 
-    /// Gives up waiting; a request that was dispatched meanwhile has ended thereby.
+    /// Leaves the queue; a request that was dispatched meanwhile ends by this.
     fn give_up(self: &Arc<Self>, id: RequestId, why: Rejection) {
         let now = self.runtime.monotonic();
         let mut requests = self.requests.lock();
@@ -280,7 +280,7 @@ impl Seats {
     }
 }
 
-/// The wait for seats; dropped, it is given up.
+/// The wait for seats; dropped, the request leaves the queue.
 #[derive(Debug)]
 pub(crate) struct Wait {
     /// `None` once the wait is over.

@@ -67,7 +67,7 @@ impl Forwarding<'_> {
             parts.headers.remove(CONTENT_TYPE);
             parts.headers.remove(CONTENT_LENGTH);
         }
-        // The answer's own framing is made anew for the client's connection.
+        // The answer's own framing is recreated for the client's connection.
         parts.version = http::Version::default();
         let links = self.proxied.filter(|_| upgrade.is_none()).map(|path| Links {
             prefix: path.prefix,
@@ -141,7 +141,7 @@ impl Forwarding<'_> {
     }
 }
 
-/// The host that the client asked: of HTTP/2 it is in the address.
+/// The host of the request: of HTTP/2 it is in the address.
 fn client_host(request: &Request<Body>) -> String {
     let named = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let named = named.or_else(|| request.uri().authority().map(http::uri::Authority::as_str));

@@ -7,7 +7,7 @@ pub(super) struct Links {
     pub(super) prefix: String,
     /// `host:port` that the page was fetched from.
     pub(super) backend: String,
-    /// The `Host` that the client asked.
+    /// The `Host` of the request.
     pub(super) client: String,
 }
 

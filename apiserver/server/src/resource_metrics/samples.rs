@@ -105,7 +105,7 @@ impl Pair {
             let before = Some(before);
             return Self { last, before };
         }
-        // One that has restarted since begins anew.
+        // One that has restarted since starts over.
         let known = known.filter(|known| last.started < known.last.at);
         Self::of_node(last, known)
     }

@@ -45,7 +45,7 @@ pub(crate) async fn check(
     let Some(right) = asked_for(attributes, object, old) else {
         return Ok(());
     };
-    // What is asked of a request is what it was made with.
+    // The permission of a request is decided by what it was created with.
     let signer = old.unwrap_or(object).str_at(&SIGNER);
     let allowed = may(authorizers, &ctx.user, right.verb, signer).await;
     if allowed.map_err(|Busy| RegistryError::busy())? {

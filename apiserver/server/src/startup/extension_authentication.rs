@@ -81,7 +81,7 @@ async fn reconcile(facts: &Startup) -> Result<(), RegistryError> {
     let data: Map<String, Value> = serde_json::from_str(&data).unwrap_or_default();
     let change = patch(&data, wanted(trust, &data, now));
     match facts.patch(PLACE, ObjectPart::Main, &change).await {
-        // What others wrote fills the object: it begins anew with our own part.
+        // What others wrote fills the object: it starts over with our own part.
         Err(RegistryError::Invalid { .. }) => {
             let own = wanted(trust, &Map::new(), now);
             facts.patch(PLACE, ObjectPart::Main, &patch(&data, own)).await

@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpSocket};
 /// Way in which an extension answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// Discovery in the aggregated form, and an echo of whatever else is asked.
+    /// Discovery in the aggregated form, and an echo of every other request.
     Good,
     /// The same with plain discovery alone, as old servers have it.
     Plain,

@@ -70,7 +70,7 @@ pub struct EncryptionConfigError(pub(crate) String);
 
 impl Encryption {
     /// Builds the encryption from the bytes of a configuration file at `path`. With plugins in it the thread waits until each of them
-    /// was asked once, or their time is over.
+    /// has answered once, or their time is over.
     pub fn new(
         runtime: &Runtime,
         names: ResourceNames,

@@ -79,7 +79,7 @@ impl Encryption {
         !self.current.read().plugins.is_empty()
     }
 
-    /// Has plugins asked how they are before their turn.
+    /// Requests the health of plugins before their interval is over.
     pub fn ask_plugins(&self) {
         self.current.read().plugins.iter().for_each(|plugin| plugin.ask());
     }

@@ -114,7 +114,7 @@ async fn authority(
     }
 }
 
-/// The cluster's authority, before the server is asked.
+/// The cluster's authority, before the first request to the server.
 enum Authority<'a> {
     /// In PEM.
     Known(String),

@@ -11,7 +11,7 @@ use std::time::Duration;
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Pause before a pod is evicted again that its budget protects, kubectl's.
 const EVICT_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// Pause between two looks at pods that end.
+/// Interval of reads of pods that end.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 const TOO_MANY_REQUESTS: i32 = 429;
 

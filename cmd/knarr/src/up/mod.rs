@@ -23,7 +23,7 @@ use std::time::Duration;
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 /// Pause between two lines on what is missing.
 const WORD_INTERVAL: Duration = Duration::from_secs(10);
-/// Pause between two looks at a thing that is awaited.
+/// Interval of reads of a thing that is awaited.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The flags.

@@ -181,7 +181,7 @@ async fn look(paths: &Paths, server: &ProcessIdentity, runtime: &Runtime) -> Res
             log.display()
         )));
     }
-    // The server writes it anew where its address is another than at the last start.
+    // The server rewrites it where its address is another than at the last start.
     let client = Client::from_kubeconfig(&paths.admin(), runtime.clone()).await;
     let client = client.map_err(|error| Look::NotYet(error.chain()))?;
     client

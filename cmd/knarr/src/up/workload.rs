@@ -1,4 +1,4 @@
-//! The first workload: three replicas behind a Service (`manifests/first-workload.yaml`), asked over the service's address from the
+//! The first workload: three replicas behind a Service (`manifests/first-workload.yaml`), requested over the service's address from the
 //! node, and by its name from a pod.
 
 use super::{Look, read, say, wait};

@@ -1,5 +1,5 @@
 //! A device plugin as vendors write them: it listens on a socket of its own in the agent's folder, registers, and does both
-//! again when the agent starts anew. Its devices are all `/dev/null`, under names of their own in containers.
+//! again when the agent restarts. Its devices are all `/dev/null`, under names of their own in containers.
 
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt as _};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tonic::Status;
 
-/// Interval of looks for an agent that has started anew; it sleeps since it is the plugin's own loop, for which no test waits.
+/// Interval of looks for an agent that has restarted; it sleeps since it is the plugin's own loop, for which no test waits.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A running plugin; it ends with this value.

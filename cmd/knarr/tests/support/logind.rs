@@ -80,7 +80,7 @@ impl FakeLogind {
         }
     }
 
-    /// Reports whether it has printed a line since it was asked last.
+    /// Reports whether it has printed a line since the last call.
     pub(crate) fn has_printed(&self, line: &str) -> bool {
         self.lines.try_iter().any(|found| found == line)
     }

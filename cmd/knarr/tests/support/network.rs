@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A client gives up on a request after this long, and counts it as failed.
+/// Timeout of a client's request, which then counts as failed.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Results of a client's requests.

@@ -40,7 +40,7 @@ pub(super) async fn invented(scene: Scene, runtime: Runtime) -> Result<()> {
     Ok(())
 }
 
-/// Requests with one forged token: the webhook is asked about it as well.
+/// Requests with one forged token: the webhook reviews it as well.
 const FORGED: usize = 3;
 
 /// Reviews, and tokens with claims of the cluster and a signature of no known key, from the address that the tenants have.

@@ -1,10 +1,10 @@
 //! Attaches the volumes of CSI drivers to the nodes of the pods that need them, and detaches them when no pod does.
 //!
-//! The key is a node: its attachments are looked at together, and its status has one writer. Watches pods, claims, volumes,
+//! The key is a node: its attachments are reconciled together, and its status has one writer. Watches pods, claims, volumes,
 //! drivers and nodes (which volume is needed where), and VolumeAttachments (which one is where). A VolumeAttachment is a
 //! request to the driver's attacher and its answer, so that there is no other state: after a restart those that are there
 //! are adopted. An attachment is made, its attacher says that it is attached, and `status.volumesAttached` of the node names
-//! it then. On the way back the node's list comes first, then the node is asked whether it uses the volume, then the
+//! it then. On the way back the node's list comes first, then the node is checked for a use of the volume, then the
 //! attachment is deleted; its attacher's finalizer keeps it until the volume is detached.
 //!
 //! Never: a volume for one node on two, be it that the cache is late or an answer was lost ([`memory`]); a volume taken from

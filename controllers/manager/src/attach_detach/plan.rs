@@ -109,7 +109,7 @@ pub(super) type Notes = BTreeMap<String, Note>;
 /// Reason why a volume may be taken from its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detach {
-    /// The node does not use it, which is asked once more.
+    /// The node does not use it, which is read once more.
     Unused,
     /// However that be; upstream's reason.
     Forced(&'static str),

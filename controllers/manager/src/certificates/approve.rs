@@ -45,7 +45,7 @@ const REQUESTED_FROM: &str = "knarr.dev/requested-from";
 /// Pauses between reviews of a requestor that has not the right (yet).
 const REVIEW_AGAIN: (SignedDuration, SignedDuration) =
     (SignedDuration::from_millis(200), SignedDuration::from_secs(1_000));
-/// Until a request for the identity of a node that is there is looked at again, and ever more seldom: the node may be deleted.
+/// Until a request for the identity of a node that is there is reconciled again, and ever more seldom: the node may be deleted.
 const NODE_AGAIN: Duration = Duration::from_secs(10);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
@@ -220,7 +220,7 @@ impl Approver {
     }
 }
 
-/// Pause before the next look at a request for the identity of a node that is there.
+/// Pause before the next reconcile of a request for the identity of a node that is there.
 pub(super) fn node_again(created: Timestamp, now: Timestamp) -> Duration {
     pause(created, now).max(NODE_AGAIN)
 }

@@ -21,7 +21,7 @@ pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     start,
 };
 
-/// A kubelet has its certificate long before, or asks anew.
+/// A kubelet has its certificate long before, or requests again.
 const KEPT_FOR: SignedDuration = SignedDuration::from_mins(15);
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {

@@ -76,7 +76,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     })
 }
 
-/// Changes of CronJobs. One whose schedule changed is looked at when the new schedule says so, and not at once for a time
+/// Changes of CronJobs. One whose schedule changed is reconciled when the new schedule says so, and not at once for a time
 /// that has passed.
 struct Changes {
     queue: WorkQueue<ObjectKey>,

@@ -16,7 +16,7 @@ pub(super) struct Backoff {
     sets: Mutex<BTreeMap<ObjectKey, OfSet>>,
 }
 
-/// The version of a set that backoffs are of; another one begins anew.
+/// The version of a set that backoffs are of; another one starts over.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Version {
     pub(super) uid: Uid,

@@ -1,4 +1,4 @@
-//! Plan of the pods to create and delete so that each node has one: `Snapshot` is exactly what a decision may look at,
+//! Plan of the pods to create and delete so that each node has one: `Snapshot` is exactly what a decision may read,
 //! `Changes` are a value.
 
 use super::eligibility::Eligibility;
@@ -39,7 +39,7 @@ pub(super) struct Changes {
     /// Nodes that get a pod.
     pub(super) create: Vec<String>,
     pub(super) delete: Vec<PodRef>,
-    /// Time at which a failed pod that stays for now is looked at again.
+    /// Time at which a failed pod that stays for now is reconciled again.
     pub(super) requeue_at: Option<Timestamp>,
 }
 

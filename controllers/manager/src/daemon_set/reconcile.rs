@@ -52,7 +52,7 @@ impl Reconciler for DaemonSetReconciler {
         Box::pin(async move {
             let set = self.sets.get(key).filter(|set| !set.header.is_deleting());
             let Some(set) = set else {
-                // One on its way out lets go of nothing: the garbage collector finds its pods by their owner.
+                // A set that is being deleted releases no pod: the garbage collector finds its pods by their owner.
                 self.expectations.forget(key);
                 self.own_writes.forget(key);
                 self.creations.forget(key);

@@ -213,7 +213,7 @@ fn stalled(
     })
 }
 
-/// Time at which a rollout that makes no progress is looked at again.
+/// Time at which a rollout that makes no progress is reconciled again.
 pub(super) fn deadline(deployment: &DeploymentView, status: &DeploymentStatus) -> Option<Timestamp> {
     let seconds = deployment.progress_deadline_seconds?;
     let current = find(&status.conditions, PROGRESSING)?;

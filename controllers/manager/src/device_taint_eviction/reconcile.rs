@@ -23,7 +23,7 @@ use std::time::Duration;
 const STATUS_PERIOD: Duration = Duration::from_secs(10);
 const EVENT: &str = "DeviceTaintManagerEviction";
 
-/// Things to look at.
+/// Keys to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Pod(ObjectKey),

@@ -53,7 +53,7 @@ pub(super) struct Desired {
 #[derive(Debug, Clone, Default)]
 pub(super) struct NodeZone(pub(super) Option<String>);
 
-/// Bytes of a service's labels that its slices have: each slice is written anew with each change of them, and sent to every node.
+/// Bytes of a service's labels that its slices have: each slice is rewritten with each change of them, and sent to every node.
 const MAX_LABEL_BYTES: usize = 64 << 10;
 
 /// The labels that a service has itself, as far as they have room.
@@ -348,7 +348,7 @@ fn keep_one(plan: &mut Plan, family: &str, labels: &BTreeMap<&str, &str>, before
     }
 }
 
-/// Slices that would go are written anew where others would be made.
+/// Slices that would go are rewritten where others would be made.
 fn reuse(plan: &mut Plan) {
     while !plan.delete.is_empty()
         && let Some((_, ports, endpoints)) = plan.create.pop()

@@ -21,7 +21,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time after which pods are looked at again whose nodes were not known.
+/// Time after which pods are reconciled again whose nodes were not known.
 const LOST_RETRY: Duration = Duration::from_secs(5);
 
 pub(super) struct SliceReconciler {

@@ -78,7 +78,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     })
 }
 
-/// Things to look at.
+/// Keys to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     /// Endpoints whose Service went while no controller ran, once at the start.

@@ -1,5 +1,5 @@
 //! Owners that were requested and are not there, or that were seen to go. A uid is given once, so what is absent stays so,
-//! until what the server stores is restored from a backup: a store that lists anew ends what is known of its kind. An owner of a
+//! until what the server stores is restored from a backup: a store that lists again ends what is known of its kind. An owner of a
 //! kind without a store stays, as all does upstream.
 
 use super::node::Node;
@@ -83,7 +83,7 @@ impl AbsentOwners {
         }
     }
 
-    /// Forgets what is of this kind, in whatever version. Its store lists anew: owners may be there again.
+    /// Forgets what is of this kind, in whatever version. Its store lists again: owners may be there again.
     pub(super) fn forget(&self, resource: &ApiResource) {
         let is_of_another =
             |claim: &Claim| *claim.kind != *resource.kind || group_of(&claim.api_version) != resource.group;

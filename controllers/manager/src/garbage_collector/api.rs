@@ -1,4 +1,4 @@
-//! An API of a few objects in memory, for tests: its answers, and what was asked of it.
+//! An API of a few objects in memory, for tests: its answers, and the requests that it received.
 
 use bytes::Bytes;
 use futures::StreamExt;

@@ -1,5 +1,5 @@
 //! References that do not agree with the objects of their uid: the cases of upstream's `TestConflictingData`, with the
-//! deletions and events that it expects, and the objects that are looked at again and again in the end.
+//! deletions and events that it expects, and the objects that are reconciled again and again in the end.
 
 use super::bench::{Bench, Id};
 use super::keys::Key;
@@ -69,7 +69,7 @@ enum Step {
 struct Expected {
     deleted: &'static [Id],
     events: &'static [&'static str],
-    /// Uids of objects that are looked at again.
+    /// Uids of objects that are reconciled again.
     retried: &'static [&'static str],
 }
 
@@ -286,7 +286,7 @@ fn owners_of_another_served_version_own() {
     check(name, steps, expected);
 }
 
-/// Owners of a version that is not served may be there: their dependents stay, and are looked at again and again.
+/// Owners of a version that is not served may be there: their dependents stay, and are reconciled again and again.
 #[test]
 fn owners_of_a_version_that_is_not_served_keep_their_dependents() {
     use Step::{Gone, Have, Lose, See, Work};

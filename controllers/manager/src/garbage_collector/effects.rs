@@ -7,7 +7,7 @@ use machinery_meta::Uid;
 /// Effects of a change of one object on others.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    /// Objects to be looked at.
+    /// Objects to be checked.
     pub(super) looks: Vec<Key>,
     /// References into another namespace, to be reported.
     pub(super) foreign: Vec<ForeignOwner>,

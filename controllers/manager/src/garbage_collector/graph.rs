@@ -83,7 +83,7 @@ impl Nodes {
         (None, claimants.map_or_else(BTreeSet::new, Claimants::into_set))
     }
 
-    /// Reports whether dependents are to be looked at, of those that are known.
+    /// Reports whether dependents are to be checked, of those that are known.
     fn dependent_keys<'a>(&'a self, dependents: &'a BTreeSet<ShortUid>) -> impl Iterator<Item = Key> + 'a {
         let entries = dependents.iter().filter_map(|uid| self.seen.get(uid));
         entries.map(|entry| entry.node.attempt_key())
@@ -176,7 +176,7 @@ impl Graph {
         effects
     }
 
-    /// An object is gone; its dependents are to be looked at, and owners that waited for it.
+    /// An object is gone; its dependents are to be checked, and owners that waited for it.
     pub(super) fn gone(&self, uid: &Uid) -> Effects {
         let mut effects = Effects::default();
         remove(&mut self.lock(), &ShortUid::from(uid), &mut effects);

@@ -50,7 +50,7 @@ fn dependents_of_a_waiting_owner_go_whether_they_block_it_or_not() {
             if is_seen {
                 bench.see(OWNER, None, Some(&owner));
             }
-            // It has a blocking dependent too, so that it is not let go before.
+            // It has a blocking dependent too, so that its finalizer is not removed before.
             bench.add(OTHER, &OTHER.object(&[reference(OWNER, true)]));
             bench.add(CHILD, &CHILD.object(&[reference(OWNER, false)]));
             bench.work().await;

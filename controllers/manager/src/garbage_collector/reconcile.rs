@@ -1,4 +1,4 @@
-//! Looks at one object of the graph against the live API, and acts.
+//! Checks one object of the graph against the live API, and acts.
 //!
 //! A look requests no more than so many objects, and goes on from there in its next turn: namespaces take turns, so that
 //! one with thousands of invented owners does not keep the others waiting.
@@ -186,7 +186,7 @@ impl Collector {
         if live.header.owners.is_empty() || live.header.is_deleting() {
             return Ok(Outcome::Done);
         }
-        // Before owners are looked up: what is found about them is outdated if their kind's store lists anew
+        // Before owners are looked up: what is found about them is outdated if their kind's store lists again
         // meanwhile.
         let epoch = self.dispatcher.absent.epoch(&live.header.owners);
         let owners = match begun {
@@ -267,7 +267,7 @@ impl Collector {
             .await
     }
 
-    /// The object is looked at again after a while, longer each time: no event says when what it waits for comes.
+    /// The object is reconciled again after a while, longer each time: no event says when what it waits for comes.
     fn wait(&self, uid: &Uid, mut owners: Owners) -> Outcome {
         let wait = STORES_FILLING.saturating_mul(2_u32.saturating_pow(owners.waits));
         owners.waits += 1;

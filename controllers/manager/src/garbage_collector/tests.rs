@@ -54,7 +54,7 @@ fn node(resource: &Arc<ApiResource>, header: &Arc<ObjectHeader>) -> Node {
 fn changes_wake_whom_they_concern() {
     let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
     let gone = |uid: &str| graph.gone(&Uid(uid.to_owned())).looks;
-    // An owner that was never seen is requested when its dependent is looked at.
+    // An owner that was never seen is requested when its dependent is checked.
     assert_eq!(
         seen(&graph, &pods, &object("child", &[("parent", true)], None)),
         [look("child")]
@@ -168,7 +168,7 @@ fn owners_that_come_later_have_the_dependents_that_claimed_them() {
     seen(&graph, &pods, &object("parent", &[], None));
     let parent = Uid("parent".to_owned());
     assert_eq!(graph.gone(&parent).looks, [look("a"), look("b")]);
-    // Where its resource is served anew, it has them again.
+    // Where its resource is served again, it has them again.
     seen(&graph, &pods, &object("parent", &[], None));
     assert_eq!(graph.dependents_after(&parent, None, 1).len(), 1);
     let first = Uid("a".to_owned());

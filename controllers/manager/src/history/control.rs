@@ -97,7 +97,7 @@ impl History {
         Ok(claimed)
     }
 
-    /// Returns false for one that is gone, or made anew under the name: the next event says more.
+    /// Returns false for one that is gone, or recreated under the name: the next event says more.
     async fn patch_owner(
         &self,
         own: &RevisionRef,

@@ -1,6 +1,6 @@
 //! Gives scalable objects the size that metrics request, as upstream's horizontal controller does.
 //!
-//! Watches: HorizontalPodAutoscalers (the key; a look at once where the spec changed, otherwise every sync period), pods
+//! Watches: HorizontalPodAutoscalers (the key; reconciled at once where the spec changed, otherwise every sync period), pods
 //! (no keys: [`targets`] finds those of an autoscaler). A look reads `scale` of the target, whatever its kind, and the
 //! metrics ([`sources`]); [`round`] decides with [`metrics`] and [`calculator`] what they request, with [`limits`] and
 //! [`history`] how much of it now; then scale, status and events are written. Failures are conditions and events, and the

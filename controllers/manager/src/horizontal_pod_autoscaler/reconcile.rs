@@ -68,7 +68,7 @@ impl Reconciler for AutoscalerReconciler {
                 return Ok(Outcome::RequeueAfter(BEHIND));
             }
             let decoded = autoscaler.decode()?;
-            // One that failed is looked at again when its time comes, as all others.
+            // One that failed is reconciled again when its time comes, as all others.
             if let Err(error) = self.look(&autoscaler, decoded).await {
                 tracing::debug!(autoscaler = %key, error, "the autoscaler's size is not known");
             }

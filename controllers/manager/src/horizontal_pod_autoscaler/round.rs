@@ -1,4 +1,4 @@
-//! One look at an autoscaler: conditions, events and the next size, as upstream's `reconcileAutoscaler` finds them. Pure.
+//! One reconcile of an autoscaler: conditions, events and the next size, as upstream's `reconcileAutoscaler` finds them. Pure.
 
 use super::calculator::{Calculator, PodRef, Tolerances};
 use super::history::History;

@@ -18,7 +18,7 @@ pub(super) struct Selected {
 }
 
 impl Selected {
-    /// Comparisons that a look at one pod takes, at most.
+    /// Comparisons that a check of one pod takes, at most.
     pub(super) fn comparisons(&self) -> usize {
         1 + self.selector.requirements().len()
     }

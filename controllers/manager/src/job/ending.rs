@@ -17,7 +17,7 @@ pub(super) struct End {
     pub(super) message: String,
 }
 
-/// Returns the end of the Job, where it has one; one with a condition of its end goes on ending. Failures are looked at before success.
+/// Returns the end of the Job, where it has one; one with a condition of its end goes on ending. Failures count before success.
 pub(super) fn end(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<End> {
     said(snapshot)
         .or_else(|| failure(snapshot, tracked))

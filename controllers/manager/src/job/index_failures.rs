@@ -27,7 +27,7 @@ pub(super) fn last_failed(snapshot: &Snapshot) -> BTreeMap<u32, &PodRef> {
     last
 }
 
-/// One that was let go before it failed says nothing.
+/// A pod that was released before it failed does not count.
 fn is_of_account(snapshot: &Snapshot, pod: &PodRef) -> bool {
     has_finalizer(pod) && has_failed(snapshot, pod)
 }

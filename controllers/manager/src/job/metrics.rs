@@ -105,7 +105,7 @@ impl JobMetrics {
         }
     }
 
-    /// A look at a Job has ended after so many seconds.
+    /// A reconcile of a Job has ended after so many seconds.
     pub(super) fn synced(&self, job: &JobView, succeeded: bool, action: &str, seconds: f64) {
         let result = if succeeded { "success" } else { "error" };
         let labels = [mode(job), result, action];

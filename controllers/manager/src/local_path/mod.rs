@@ -46,7 +46,7 @@ const PROVISIONER: &str = "knarr/local-path";
 const CLASS: &str = "local-path";
 /// Says whether a class is that of claims without one.
 const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
-/// Claims and volumes looked at a time; most of the time is spent waiting for nodes.
+/// Claims and volumes reconciled at a time; most of the time is spent waiting for nodes.
 const WORKERS: usize = 16;
 /// Pause between two tries to make the class.
 const TRY_AGAIN: Duration = Duration::from_secs(1);

@@ -45,7 +45,7 @@ pub(super) enum NoAnswer {
 pub(super) struct Nodes {
     client: Client,
     nodes: Informer<NodeView>,
-    /// Claims and volumes that are to be looked at.
+    /// Claims and volumes that are to be reconciled.
     queue: WorkQueue<ObjectKey>,
     calls: Mutex<BTreeMap<String, NodeCalls>>,
 }

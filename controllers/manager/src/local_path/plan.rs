@@ -59,7 +59,7 @@ pub(super) enum End {
     Stays,
     /// The folder is removed, then the volume.
     Removed,
-    /// It is let go, the folder stays.
+    /// It is released, the folder stays.
     LetGo,
 }
 

@@ -15,7 +15,7 @@ use machinery_reconcile::{EventRecorder, ObjectReference, Outcome, ReconcileErro
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Until a node is asked again that was away, or busy where nothing else wakes the one that waits for it: as long as the claim, or the volume, has been there, between these.
+/// Bounds of the requeue interval for a node that was away, or busy where no event wakes the waiting key: as long as the claim, or the volume, has existed, between these.
 const ASK_LATER: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(5), SignedDuration::from_secs(120));
 /// Time until a removal is checked.
@@ -172,7 +172,7 @@ impl Provisioner {
         node.is_some_and(|node| self.nodes.puts_off(node, key))
     }
 
-    /// Others were quicker: in line for the node, and looked at again in any case.
+    /// Others were quicker: in line for the node, and reconciled again in any case.
     fn wait_for(&self, node: &str, header: &ObjectHeader) -> Outcome {
         self.nodes.puts_off(node, &header.key);
         self.later(header)

@@ -26,7 +26,7 @@ struct LastHeartbeat {
     read: String,
     /// `None` until the next look.
     at: Option<Duration>,
-    /// Silence before the first look: a node that has never reported is silent since it was made.
+    /// Silence before the first reconcile: a node that has never reported is silent since it was made.
     before: Duration,
 }
 
@@ -122,7 +122,7 @@ impl HeartbeatTracker {
     }
 }
 
-/// Silence before the first look at a node that has reported neither a status nor a lease.
+/// Silence before the first reconcile of a node that has reported neither a status nor a lease.
 fn silence_before(node: &Object<NodeView>, renewal: Renewal<'_>, now: Timestamp) -> Duration {
     let (Renewal::Watched(renewed) | Renewal::Read(renewed)) = renewal;
     if find(&node.conditions, "Ready").is_some() || !renewed.is_empty() {

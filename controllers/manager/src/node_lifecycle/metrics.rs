@@ -63,12 +63,12 @@ impl NodeMetrics {
         }
     }
 
-    /// A look at a node took so many seconds.
+    /// A reconcile of a node took so many seconds.
     pub(super) fn took(&self, seconds: f64) {
         self.look.observe(seconds);
     }
 
-    /// A node was given up.
+    /// Counts a node that was tainted `NoExecute`.
     pub(super) fn given_up(&self, zone: &str) {
         self.evictions.of(&[zone]).inc();
     }

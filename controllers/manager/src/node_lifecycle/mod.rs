@@ -4,7 +4,7 @@
 //! - silence: a node whose lease has not moved for the grace period becomes `Unknown`, and its pods not ready; the lease
 //!   is read once more before that, for what watches deliver can be old;
 //! - taints: conditions and `spec.unschedulable` become taints, so that the scheduler needs to know only taints; a node
-//!   that is not ready is given up (`NoExecute`) as fast as its zone allows, see [`zones`];
+//!   that is not ready is tainted `NoExecute` as fast as its zone allows, see [`zones`];
 //! - eviction (its own row, [`EVICTION_ROW`], on the key of the pod): `NoExecute` taints end pods, after the time their
 //!   tolerations grant, see [`pending`].
 //!

@@ -151,7 +151,7 @@ impl NodeReconciler {
         node: &Object<NodeView>,
         conditions: &[crate::views::Condition],
     ) -> Result<(), ReconcileError> {
-        // As decided on this version: a node that has just spoken for itself is looked at anew.
+        // As decided on this version: a node that has just reported is reconciled again.
         let body = json!({
             "metadata": {"uid": node.uid().0, "resourceVersion": node.revision.to_string()},
             "status": {"conditions": conditions_as_written(conditions, &node.header)},

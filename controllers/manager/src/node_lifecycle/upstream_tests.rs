@@ -216,7 +216,7 @@ impl Bench {
 
     fn look_at_all(&mut self) {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
-        // Zones are known before the first look, and each node is looked at again for what the others became.
+        // Zones are known before the first reconcile, and each node is reconciled again for what the others became.
         names.iter().for_each(|name| self.see(name));
         for _ in 0..2 {
             names.iter().for_each(|name| self.look(name));

@@ -76,7 +76,7 @@ impl Zone {
         }
     }
 
-    /// Nodes given up per second.
+    /// Nodes tainted `NoExecute` per second.
     fn rate(&self, config: &Config) -> f64 {
         match self.state(config) {
             // A zone that is lost as a whole is evicted at the full rate, as long as another one is well.

@@ -1,7 +1,7 @@
 //! Sets for how long nodes may use what they have read of ConfigMaps and Secrets: the more nodes, the longer.
 //!
 //! Watches: nodes (the key). Writes the annotation `node.alpha.kubernetes.io/ttl`, in seconds. Where the cluster's size
-//! changes the number, all nodes are looked at (upstream waits for each node's next status).
+//! changes the number, all nodes are reconciled (upstream waits for each node's next status).
 
 #[cfg(test)]
 mod tests;
@@ -115,7 +115,7 @@ impl TtlReconciler {
             .patch(&ApiResource::of::<Node>(), node.key(), "", &Patch::Merge, &body)
             .await;
         match patched {
-            // Gone, or made anew under the name, which wakes us.
+            // Gone, or recreated under the name, which wakes us.
             Err(error) if !error.is_not_found() && !error.is_conflict() => {
                 Err(ReconcileError::doing("writing the time to live")(error))
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A clock for each missing node whose pods were looked at; bounded by the number of such nodes and those of the last
+/// A clock for each missing node whose pods were checked; bounded by the number of such nodes and those of the last
 /// [`QUARANTINE`].
 #[derive(Debug, Default)]
 pub(super) struct MissingNodes(Mutex<Clocks>);
@@ -19,7 +19,7 @@ struct Clocks {
 }
 
 impl MissingNodes {
-    /// A node has come or gone: its clock starts anew.
+    /// A node has come or gone: its clock restarts.
     pub(super) fn changed(&self, node: &ObjectKey) {
         self.clocks().since.remove(node);
     }

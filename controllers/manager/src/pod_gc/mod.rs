@@ -5,7 +5,7 @@
 //! where an operator has tainted it so and it is not ready ([`is_out_of_service`]): nothing runs on it any more.
 //!
 //! Watches: pods and nodes. A pod of a missing node waits [`QUARANTINE`], then the node is read from the live API.
-//! Never: looks at pods on a timer.
+//! Never: lists pods on a timer.
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;

@@ -1,4 +1,4 @@
-//! Plan of a set's pods: `Snapshot` is exactly what a decision may look at, `Plan` is a value.
+//! Plan of a set's pods: `Snapshot` is exactly what a decision may read, `Plan` is a value.
 
 use super::ranking::rank;
 use crate::pod_control::BURST_REPLICAS;
@@ -39,7 +39,7 @@ pub(super) struct Plan {
     pub(super) terminating: i32,
     /// True if all earlier creations and deletions have been seen.
     pub(super) settled: bool,
-    /// Time at which a ready pod is looked at again because it becomes available.
+    /// Time at which a ready pod is reconciled again because it becomes available.
     pub(super) requeue_at: Option<Timestamp>,
 }
 
@@ -66,7 +66,7 @@ fn claim<P: SetView>(snapshot: &Snapshot<P>, plan: &mut Plan) {
     let going = set.header.is_deleting();
     for pod in &snapshot.owned {
         if !matches(pod) {
-            // A set on its way out lets go of nothing: the garbage collector finds its pods by their owner.
+            // A set that is being deleted releases no pod: the garbage collector finds its pods by their owner.
             if !going {
                 plan.release.push(pod.clone());
             }

@@ -52,7 +52,7 @@ fn cut(message: &str) -> &str {
     &message[..message.floor_char_boundary(MAX_MESSAGE)]
 }
 
-/// `ReplicaFailure` stands while something fails, as it was first said.
+/// `ReplicaFailure` stands while something fails, with its first reason and message.
 fn conditions(old: &[Condition], failure: Option<&Failure>, now: Timestamp) -> Vec<Condition> {
     let mut out: Vec<_> = old
         .iter()

@@ -30,7 +30,7 @@ const MANAGER: &str = "ResourceClaimController";
 /// Claims that one look makes or notes. Where they cannot be noted, no more are made.
 const CLAIMS_PER_LOOK: usize = 512;
 
-/// Things to look at.
+/// Keys to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Pod(ObjectKey),
@@ -75,7 +75,7 @@ impl Reconciler for ClaimReconciler {
 
 impl ClaimReconciler {
     async fn pod(&self, key: &ObjectKey) -> Result<(), ReconcileError> {
-        // One that is done needs none; upstream makes its claim anew, and deletes it again.
+        // One that is done needs none; upstream recreates its claim, and deletes it again.
         let known = self.pods.get(key);
         let known = known.filter(|pod| !pod.header.is_deleting() && !is_done(pod));
         let Some((pod, own)) = known.and_then(|pod| Some((pod.clone(), pod.device_claims.clone()?))) else {
@@ -120,7 +120,7 @@ impl ClaimReconciler {
         self.reserve(&pod, &own).await
     }
 
-    /// Reports whether the cache shows every claim that was made; the server is asked about lost answers.
+    /// Reports whether the cache shows every claim that was created; claims whose answer was lost are read from the server.
     async fn has_seen_its_own_doing(&self, key: &ObjectKey) -> Result<bool, ReconcileError> {
         let awaited = self.expectations.settle(key, &self.claims);
         for claim in &awaited.unacknowledged {

@@ -77,7 +77,7 @@ impl<M: Measure> MeasuredStore for Informer<MeasuredView<M>> {
     fn used(&self, namespace: &str, scopes: &[ScopeSelector], now: Timestamp) -> ResourceList {
         let mut used = ResourceList::default();
         for object in self.by_index(IndexName::NAMESPACE, namespace) {
-            // A scope that cannot be asked matches nothing; validation refuses it.
+            // An unknown scope matches nothing; validation refuses it.
             if object.measured.matches_all(scopes).unwrap_or(false) {
                 used.add(&object.measured.usage(now));
             }

@@ -38,7 +38,7 @@ impl QueueKey for Key {
 const RESYNC_PERIOD: Duration = Duration::from_secs(300);
 /// Pause between two questions what is served, however often that changes.
 const DISCOVERY_PAUSE: Duration = Duration::from_secs(2);
-/// A quota that counts what is not listed yet is looked at again after this time, which doubles up to [`RESYNC_PERIOD`]: what an
+/// A quota that counts what is not listed yet is reconciled again after this time, which doubles up to [`RESYNC_PERIOD`]: what an
 /// API extension answers may never list.
 const NOT_LISTED_YET: Duration = Duration::from_millis(100);
 

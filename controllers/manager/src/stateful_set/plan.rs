@@ -228,7 +228,7 @@ fn create(snapshot: &Snapshot<'_>, ordinal: i32, plan: &mut Plan) {
     }
 }
 
-/// A pod that has ended, well or badly, goes; the next round makes it anew.
+/// A pod that has ended, well or badly, goes; the next round recreates it.
 fn delete_ended(pod: &PodRef, plan: &mut Plan) {
     if !pod.header.is_deleting() {
         plan.replicas.push(Step::Delete(pod.clone()));
@@ -340,7 +340,7 @@ pub(super) fn members(set: &Object<StatefulSetView>, owned: Vec<PodRef>, orphans
     for pod in owned {
         match place(&pod) {
             Some(ordinal) => drop(members.pods.insert(ordinal, pod)),
-            // A set on its way out lets go of nothing: the garbage collector finds its pods by their owner.
+            // A set that is being deleted releases no pod: the garbage collector finds its pods by their owner.
             None if !going => members.release.push(pod),
             None => {}
         }

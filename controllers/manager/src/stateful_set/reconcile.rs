@@ -208,7 +208,7 @@ impl StatefulSetReconciler {
         self.runtime.heavy(flow, planning).await
     }
 
-    /// Adopts and releases; before the first adoption the live set is asked whether it is still there and staying.
+    /// Adopts and releases; before the first adoption the live set is read: it must exist and not be deleted.
     async fn claim(&self, set: &SetRef, about: &ObjectReference) -> Result<Members, ReconcileError> {
         let owned = self.pods.controlled(set.namespace(), set.uid());
         let orphans = self.pods.by_index(PodView::ORPHANS, set.namespace());

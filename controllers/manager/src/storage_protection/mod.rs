@@ -1,8 +1,8 @@
-//! Lets go of deleted volumes, claims and attribute classes once no pod and no volume uses them.
+//! Removes the finalizer of deleted volumes, claims and attribute classes once no pod and no volume uses them.
 //!
 //! Admission gives each of them a finalizer, and one that has lost it gets it back. A volume is used while it is bound; a claim while a pod that was given a
 //! node names it, whether that has ended or not; a class while a volume or a claim speaks of it. Watches protected objects and their users. The
-//! server is asked once more before an object is let go, for the caches may be behind; the finalizer is
+//! use is read once more from the server before an object is released, for the caches may be behind; the finalizer is
 //! taken from the live object, so that nothing else of it is written.
 
 pub(crate) mod views;
@@ -169,7 +169,7 @@ struct Claims {
 }
 
 /// A pod without a node has not been given the volume. One that has ended counts until it is gone: its node may still have the
-/// volume mounted, and its owner may still look at the data. A claim that was made for the pod is let go before, as a
+/// volume mounted, and its owner may still look at the data. A claim that was made for the pod is released before, as a
 /// finalizer of the pod may wait for it.
 fn uses_claim(pod: &Object<PodView>, claim: &ObjectHeader) -> bool {
     let is_made_for_it = || {
@@ -187,7 +187,7 @@ fn is_shut_down(pod: &Object<PodView>) -> bool {
     pod.header.is_deleting() && pod.is_terminal()
 }
 
-/// Claims that one round lets go at most.
+/// Claims that one reconcile releases at most.
 const CLAIMS_PER_ROUND: usize = 200;
 
 impl Claims {
@@ -329,7 +329,7 @@ where
         .map_err(ReconcileError::doing("reading what may use it"))
 }
 
-/// Takes the finalizer from the live object, when it is still the one that was looked at and nothing in it speaks
+/// Takes the finalizer from the live object, when it is still the one that was checked and nothing in it speaks
 /// against it.
 async fn release<K>(
     client: &Client,
@@ -355,7 +355,7 @@ where
     change_live::<K>(client, header, "removing a finalizer", change).await
 }
 
-/// Gives the live object the finalizer, when it is still the one that was looked at.
+/// Gives the live object the finalizer, when it is still the one that was checked.
 async fn protect<K>(
     client: &Client,
     header: &ObjectHeader,

@@ -16,7 +16,7 @@ use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Verbs without which objects cannot be written anew.
+/// Verbs without which objects cannot be rewritten.
 const VERBS: [&str; 3] = ["update", "patch", "list"];
 /// A custom resource may be served a moment after its migration was made.
 const APPEARS_WITHIN: SignedDuration = SignedDuration::from_mins(1);

@@ -14,7 +14,7 @@ pub(crate) struct MigrationView {
     pub(super) noted: String,
 }
 
-/// The resource whose objects are written anew.
+/// The resource whose objects are rewritten.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct GroupResource {

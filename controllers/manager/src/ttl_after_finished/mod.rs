@@ -1,6 +1,6 @@
 //! Deletes finished Jobs once their `ttlSecondsAfterFinished` has passed.
 //!
-//! Watches: Jobs. Each waits for its own time; before deleting, the live Job is asked once more.
+//! Watches: Jobs. Each waits for its own time; before the deletion the live Job is read once more.
 
 use crate::context::ControllerContext;
 use crate::descriptor::ControllerDescriptor;

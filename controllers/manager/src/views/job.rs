@@ -77,7 +77,7 @@ pub struct JobStatus {
     /// Indexes that did well, such as `1,3-5`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub completed_indexes: String,
-    /// Indexes that were given up.
+    /// Indexes that have failed for good.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_indexes: Option<String>,
     /// Pods counted in neither number yet.

@@ -36,7 +36,7 @@ impl Selector {
             && expressions.matches(header)
     }
 
-    /// Comparisons that a look at one object takes, at most.
+    /// Comparisons that a check of one object takes, at most.
     pub fn comparisons(&self) -> usize {
         let expressions = self.expressions.as_ref();
         1 + self.pairs.len() + expressions.map_or(0, |own| own.requirements().len())

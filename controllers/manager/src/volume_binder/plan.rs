@@ -50,7 +50,7 @@ pub(super) enum Step {
         reason: &'static str,
         message: String,
     },
-    /// The volume's claim is looked at again.
+    /// The volume's claim is reconciled again.
     WakeClaim,
     /// The plan cannot be finished, and is tried again.
     Fail(String),

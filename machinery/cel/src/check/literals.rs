@@ -11,7 +11,7 @@ impl Checker<'_> {
         if self.mapping.assignable(&[&before], &[&own]) {
             return most_general(&before, &own);
         }
-        // Whether they may differ is asked later, for arguments of `format` always do.
+        // The caller decides later whether they may differ: arguments of `format` always do.
         Type::Dyn
     }
 

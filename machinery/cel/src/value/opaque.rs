@@ -24,13 +24,13 @@ pub enum Opaque<'a> {
     Decision(Decision),
 }
 
-/// The authorizer that expressions ask.
+/// The authorizer that expressions call.
 pub trait Authorizer: std::fmt::Debug + Send + Sync {
     /// Decides whether the user of the request, or a service account (namespace and name), may do something.
     fn authorize(&self, service_account: Option<(&str, &str)>, check: &Check, verb: &str) -> Decision;
 }
 
-/// An authorizer, and the user it is asked about.
+/// An authorizer, and the user of the decision.
 #[derive(Debug, Clone)]
 pub struct Subject<'a> {
     pub authorizer: &'a dyn Authorizer,
@@ -38,7 +38,7 @@ pub struct Subject<'a> {
     pub service_account: Option<(Arc<str>, Arc<str>)>,
 }
 
-/// Attributes of what an authorizer is asked about.
+/// Attributes of an authorization decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Check {
     /// Path of a request that is for no resource.

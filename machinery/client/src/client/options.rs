@@ -24,7 +24,7 @@ pub enum Patch {
 /// Condition on the current object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Precondition {
-    /// It is this object, not one made anew under the name.
+    /// It is this object, not one recreated under the name.
     pub uid: Option<Uid>,
     /// Nothing changed it since.
     pub revision: Option<Revision>,

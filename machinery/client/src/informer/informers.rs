@@ -70,7 +70,7 @@ impl Informers {
         &self.inner.runtime
     }
 
-    /// The shared informer of a source, started at the first ask.
+    /// The shared informer of a source, started at the first request for it.
     pub fn informer<P: Projection>(&self, source: ListWatch) -> Informer<P> {
         let mut known = self.inner.known.lock();
         let list = known.entry(source.clone()).or_default();

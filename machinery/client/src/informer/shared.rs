@@ -33,7 +33,7 @@ pub(super) struct Shared<P: Projection> {
     pub(super) origin: Arc<Origin>,
     /// The reflector's scope; the reflector holds this struct weakly and ends with it.
     pub(super) reflector: Mutex<Option<Scope>>,
-    /// Its place among the informers that run; given up when this struct is dropped.
+    /// Its place among the informers that run; released when this struct is dropped.
     pub(super) registration: Mutex<Option<Subscription>>,
 }
 
@@ -142,7 +142,7 @@ impl<P: Projection> Shared<P> {
         let old = store.put(object.clone());
         drop(store);
         // Released before handlers run: they read the store.
-        // An object made anew under the same name is a removal and an addition, as upstream's informers deliver it.
+        // An object recreated under the same name is a removal and an addition, as upstream's informers deliver it.
         let (old, replaced) = match old {
             Some(old) if old.uid() != object.uid() => (None, Some(old)),
             other => (other, None),

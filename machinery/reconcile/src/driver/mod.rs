@@ -58,7 +58,7 @@ pub struct Controller<R: Reconciler> {
     lines: Arc<LogThrottle>,
     caches: Vec<BoxFuture<'static, ()>>,
     subscriptions: Vec<Subscription>,
-    /// Looks at changes that are dear to look at; none of them ends.
+    /// Futures that process changes whose keys take long to find; none of them ends.
     looks: Vec<BoxFuture<'static, ()>>,
     _readings: [Reading; 3],
 }

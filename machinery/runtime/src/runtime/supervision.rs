@@ -5,7 +5,7 @@ use crate::scope::TaskHandle;
 use std::future::Future;
 use std::time::Duration;
 
-/// The pause after a component's first panic, and the longest one; a component that ran longer than that begins anew.
+/// The pause after a component's first panic, and the longest one; a component that ran longer than that starts over.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -35,6 +35,7 @@ impl Runtime {
                     Ok(Err(message)) => message,
                     Err(panicked) => panicked.to_string(),
                 };
+                // A long run is a new start: failures of last week must not delay the restart of today.
                 if own.monotonic().saturating_sub(begun) > LONGEST_PAUSE {
                     pause = FIRST_PAUSE;
                 }
@@ -75,10 +76,14 @@ impl Runtime {
             let running = begin(scope.runtime().clone());
             async move {
                 let ended = tokio::select! { biased;
+                    // First, as `biased`: a component that ended because its task panicked has failed, and must
+                    // not count as done.
                     () = scope.panicked() => Err("a task of it panicked".to_owned()),
                     ended = running => ended,
                 };
                 scope.stopped().await;
+                // All tasks have ended before the component begins again: two generations would write the same
+                // state.
                 ended
             }
         })

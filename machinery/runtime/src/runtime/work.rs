@@ -140,6 +140,7 @@ impl Runtime {
         self.handle.spawn_blocking(move || {
             let result = work();
             drop(membership);
+            // Dropped by the work itself: a scope is not stopped while a thread still works for it.
             result
         })
     }

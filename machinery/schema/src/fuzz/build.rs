@@ -128,7 +128,7 @@ pub(super) fn json(random: &mut Random) -> Vec<u8> {
     value(random, 0).into_bytes()
 }
 
-/// A pod-like object whose lists and maps may be long, with directives where asked.
+/// A pod-like object whose lists and maps may be long, with directives if requested.
 pub(super) fn pod(random: &mut Random, directives: bool) -> String {
     let items = |random: &mut Random, directives: bool| {
         let times = random.count();

@@ -278,7 +278,7 @@ impl Decoder<'_> {
         let has_bytes = matches!(shape, Shape::IntOrString | Shape::Quantity | Shape::Raw);
         for raw in parts {
             if matches!(shape, Shape::Time | Shape::MicroTime) {
-                // Times have a decoder of their own, which begins anew.
+                // Times have a decoder of their own, which starts over.
                 (first, second) = (0, 0);
             }
             let mut reader = Reader::new(raw);

@@ -62,7 +62,7 @@ pub struct Constraints {
     pub any_of: Vec<Self>,
     pub one_of: Vec<Self>,
     pub not: Option<Box<Self>>,
-    /// Of nested value validations (and of `metadata`): what is asked of members and items.
+    /// Constraints of members and items in nested value validations, and in `metadata`.
     pub properties: Vec<(String, Self)>,
     pub items: Option<Box<Self>>,
     /// `x-kubernetes-validations`, for the CEL engine.

@@ -106,7 +106,7 @@ impl Check {
 
     fn schema(&mut self, schema: Ref<'_>, path: &WalkedPath<'_>, place: &SchemaPosition) {
         if place.depth > MAX_SCHEMA_DEPTH || self.errors.is_full() {
-            return; // Whether it is structural has been asked, and that says so.
+            return; // The check for structural schemas has reported it already.
         }
         self.words(schema, path, place);
         self.members(schema, path, place);

@@ -10,7 +10,7 @@ use super::description::{DescribedDevice, Description, split};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Files of a folder that are read.
 const FILES_MAX: usize = 256;
-/// Names of a folder that are looked at.
+/// Names of a folder that are read.
 const NAMES_MAX: usize = 4_096;
 
 /// A device, the description that it is of, and the number of that description.

@@ -70,7 +70,7 @@ pub(crate) fn remove_dangling(config: &KubeletConfig) {
     }
 }
 
-/// Reports whether a log or one that was rotated away from it is there: between the two the runtime makes it anew.
+/// Reports whether a log or one that was rotated away from it is there: between the two the runtime recreates it.
 fn has_log(log: &Path) -> bool {
     let name = log.file_name().unwrap_or_default().as_encoded_bytes();
     let entries = log.parent().map(std::fs::read_dir);

@@ -72,7 +72,7 @@ pub(crate) fn memory_facts(
     let has = |version: u8, name: &str| cgroups.version() == version && cgroups.has_memory_file(&root, name);
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let swap_limit = has(2, "memory.swap.max");
-    // As upstream: cgroup v1 has no limit of swap alone, and so nobody has any.
+    // As upstream: cgroup v1 has no limit of swap alone, and so no group has one.
     let shares_swap = behavior == SwapBehavior::LimitedSwap && swap_limit;
     MemoryFacts {
         capacity_bytes: signed(machine.memory_bytes),

@@ -18,7 +18,7 @@ use super::requests::Texts;
 
 /// Longest wait of a pod for its volumes, as upstream's `podAttachAndMountTimeout`.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(123);
-/// First and longest pause between two looks at the attachment, as upstream's.
+/// First and longest interval of reads of the attachment, as upstream's.
 const LOOK_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(7));
 
 /// State of an attachment.

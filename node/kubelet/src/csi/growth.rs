@@ -14,7 +14,7 @@ use super::usage::ClaimedVolume;
 use crate::api::events::{EventType, NodeEvents};
 use crate::managers::ManagerContext;
 
-/// Pause between two looks at the claims, about upstream's between two at a pod.
+/// Interval of reads of the claims, about upstream's between two at a pod.
 const LOOK_AFTER: Duration = Duration::from_secs(60);
 const INFEASIBLE: &str = "NodeResizeInfeasible";
 /// Conditions of a claim that is being made larger.

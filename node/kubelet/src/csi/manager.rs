@@ -100,7 +100,7 @@ impl Csi {
         let _ = self.wake.set(wake);
     }
 
-    /// Takes in the volumes that the agent before this one has written down.
+    /// Adopts the volumes that the agent before this one has written down.
     pub(crate) async fn load(&self) {
         let recorded = recorded(&self.runtime, &self.config).await;
         {
@@ -129,7 +129,7 @@ async fn recorded(runtime: &Runtime, config: &Arc<KubeletConfig>) -> Recorded {
 }
 
 /// Names of the volumes that an earlier agent has written down, as the Node object shows those that must not be detached: a Node
-/// that is made anew has them from the start.
+/// that is recreated has them from the start.
 pub(crate) async fn recorded_in_use(runtime: &Runtime, config: &Arc<KubeletConfig>) -> Vec<String> {
     let recorded = recorded(runtime, config).await;
     let of_pods = recorded.of_pods.iter().map(|(_, _, data)| data);

@@ -104,7 +104,7 @@ impl CsiVolumes for Csi {
         for (name, data) in records {
             let hidden = match data {
                 Ok(data) => self.hide(&pod_uid, &name, &data, lane).await,
-                // Its driver cannot be asked, and what is there may be the volume: upstream keeps the pod, too.
+                // The driver cannot be called, and what is mounted may be the volume: upstream keeps the pod, too.
                 Err(source) => Err(VolumeError::Io {
                     action: "reading the record of",
                     path: self.own_root().target(&pod_uid, &name),

@@ -10,7 +10,7 @@ use super::places::{Root, VolumeKey};
 const FILE: &str = "vol_data.json";
 /// A larger file is no record.
 const BYTES_MAX: u64 = 64 << 10;
-/// Records of one folder that are looked at.
+/// Records of one folder that are read.
 const RECORDS_MAX: usize = 4_096;
 
 /// A record of a volume, of a pod or staged for all. Upstream's names.

@@ -49,12 +49,12 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Takes in a pod's volume that an earlier agent has written down.
+    /// Adopts a pod's volume that an earlier agent has written down.
     pub(super) fn found_user(&mut self, key: VolumeKey, user: User) {
         self.add_user(key, user, true);
     }
 
-    /// Takes in a staged volume that an earlier agent has written down.
+    /// Adopts a staged volume that an earlier agent has written down.
     pub(super) fn found_staged(&mut self, key: VolumeKey) {
         let volume = self.volumes.entry(key).or_default();
         volume.staging = Staging::Begun;

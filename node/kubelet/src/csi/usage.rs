@@ -260,7 +260,7 @@ pub(crate) fn write_sample(out: &mut String) {
     write_claims(&BTreeMap::from([(&claim, &usage)]), out);
 }
 
-/// Asks for the usage of volumes, for ever; while there are none, for nothing.
+/// Reads the usage of volumes from their drivers, for ever; calls none while there are no volumes.
 pub(crate) async fn follow_usage(context: ManagerContext) {
     let csi = context.workers.csi.clone();
     loop {

@@ -105,7 +105,7 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// Takes in the resources that the agent before this one knew. None of their devices is there before its plugin is.
+    /// Adopts the resources that the agent before this one knew. None of their devices is there before its plugin is.
     /// Of too many the first ones are taken.
     pub(super) fn expect(&mut self, resources: impl IntoIterator<Item = String>, now: Duration) {
         for name in resources {
@@ -349,7 +349,7 @@ pub(super) fn is_extended_resource(name: &str) -> bool {
         && syntax::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// Takes in a plugin's list.
+/// Applies a plugin's list.
 ///
 /// # Errors
 /// More of something than the node keeps.

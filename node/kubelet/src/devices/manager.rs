@@ -79,7 +79,7 @@ impl DeviceManager {
         self.state.lock().is_unread = true;
     }
 
-    /// Takes in the resources that the Node object has where no checkpoint was read: it has none of their devices until their
+    /// Adopts the resources that the Node object has where no checkpoint was read: it has none of their devices until their
     /// plugins are there, and no container that requests one starts without. Upstream's `ShouldResetExtendedResourceCapacity`.
     pub(crate) fn expect_of(&self, node: &Node) {
         {

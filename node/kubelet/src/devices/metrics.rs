@@ -14,7 +14,7 @@ const DURATIONS: Family = Family::new(
     &["resource_name"],
 );
 
-/// Asks for the families.
+/// Registers the families.
 pub(crate) fn begin(runtime: &Runtime) {
     drop(DeviceMetrics::new(runtime));
 }

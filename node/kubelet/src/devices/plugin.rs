@@ -17,7 +17,7 @@ const LIST_PAUSE: Duration = Duration::from_secs(1);
 /// Lists that are passed over in one go.
 const PASSED_OVER_MAX: usize = 1_000;
 
-/// Takes in a plugin's lists until it ends; returns the reason.
+/// Applies a plugin's lists until it ends; returns the reason.
 pub(super) async fn watch(
     devices: &Arc<DeviceManager>,
     resource: &str,

@@ -42,7 +42,7 @@ pub(crate) async fn serve(context: ManagerContext) {
     }
 }
 
-/// Takes in a plugin, and follows its devices from then on.
+/// Registers a plugin, and follows its devices from then on.
 pub(super) async fn register(devices: Arc<DeviceManager>, asked: RegisterRequest) -> Result<(), Status> {
     let resource = asked.resource_name.clone();
     let outcome = connect(&devices, &asked).await;

@@ -185,7 +185,7 @@ pub(super) struct Unpreparing {
 }
 
 impl Claims {
-    /// Takes in a claim that the agent before this one has written down.
+    /// Adopts a claim that the agent before this one has written down.
     pub(super) fn found(&mut self, claim: ClaimInfo) {
         self.put(claim);
     }
@@ -273,7 +273,7 @@ impl Claims {
         Ok(batches)
     }
 
-    /// A driver has prepared a claim: its devices are these, whatever it said before.
+    /// Sets the devices of a claim that a driver has prepared, in place of those of an earlier answer.
     ///
     /// # Errors
     /// There is no room for them, or the claim is used no more.

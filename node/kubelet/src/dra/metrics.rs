@@ -45,7 +45,7 @@ pub(super) struct DraMetrics {
     _in_use: Reading,
 }
 
-/// Asks for the families.
+/// Registers the families.
 pub(crate) fn begin(runtime: &Runtime) {
     let metrics = runtime.metrics();
     let _ = (metrics.histograms(&OPERATIONS), metrics.histograms(&CALLS));

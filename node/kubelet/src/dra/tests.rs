@@ -34,7 +34,7 @@ enum Manner {
     /// It answers for claims without devices.
     Nil,
     Refuses,
-    /// It answers for a claim that nothing was asked of.
+    /// It answers for a claim that the kubelet did not request.
     Foreign,
     Hangs,
     Fails,

@@ -52,7 +52,7 @@ struct EvictionManager {
     context: ManagerContext,
     thresholds: Vec<EvictionThreshold>,
     state: EvictionState,
-    /// A path on the file system of images where it is not the node's; `None` before the runtime was asked.
+    /// A path on the file system of images where it is not the node's; `None` before the runtime has answered.
     image_fs: Option<Option<PathBuf>>,
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 /// Time that a decision waits for a pass.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// Time for which sizes of all pods are kept up to date after a client asked; upstream counts once a minute whether one asks or not.
+/// Time for which sizes of all pods are kept up to date after a client's request; upstream counts once a minute in any case.
 const ASKED_FOR: Duration = Duration::from_secs(150);
 
 /// Sizes of a pod's files.
@@ -76,7 +76,7 @@ impl StorageLooks {
         self.everyone.load(Ordering::Acquire) || now < asked_until
     }
 
-    /// Takes in the sizes of a pass.
+    /// Applies the sizes of a pass.
     pub(crate) fn passed(&self, known: Option<HashMap<String, PodStorage>>) {
         if let Some(known) = known {
             *self.known.lock() = Arc::new(known);

@@ -103,7 +103,7 @@ pub(super) struct Candidate {
 }
 
 impl ImageRecords {
-    /// Takes in what the runtime has, and returns the unused images: those that were not used for longest
+    /// Reads what the runtime has, and returns the unused images: those that were not used for longest
     /// first, of equals those known for longest.
     pub(super) fn detect(&mut self, found: &[FoundImage], now: Duration) -> Vec<Candidate> {
         let known = std::mem::take(&mut self.0);

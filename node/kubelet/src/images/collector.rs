@@ -26,7 +26,7 @@ const ABOUT_TO_BE_USED: Duration = Duration::from_secs(120);
 pub(super) struct Collection {
     /// Held while images are removed.
     records: tokio::sync::Mutex<ImageRecords>,
-    /// Time at which a container asked last for an image, by its id.
+    /// Time of the last request of a container for an image, by the image's id.
     asked: Mutex<HashMap<String, Duration>>,
     /// Images removed so far, by reason.
     removed: Mutex<BTreeMap<&'static str, u64>>,

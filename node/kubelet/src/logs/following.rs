@@ -2,7 +2,7 @@
 //! still runs, however many they are.
 //!
 //! A follower reads until there is nothing more, and waits for the folder to change. The end of a container comes with
-//! containerd's event; the runtime is asked when the first follower comes, after that event, and seldom beside.
+//! containerd's event; the runtime's status is read when the first follower comes, after that event, and seldom beside.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,11 +15,11 @@ use node_sys::folder_events::{FolderChanges, FolderEvents, FolderWatch};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The runtime is asked this often whether a followed container still runs, should its end not have come as an event.
+/// Interval of status requests for a followed container, in case its end was no event.
 const ASK_AFTER: Duration = Duration::from_secs(10);
 /// The event of an end comes before the last lines are in the log, and the runtime's own record says so.
 const SETTLES_AFTER: Duration = Duration::from_millis(50);
-/// Interval of looks at a log without a watch of its folder.
+/// Interval of reads of a log without a watch of its folder.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// Says whether a container still runs; `None` where the runtime does not answer.
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-    /// A container of which the runtime is asked, counted.
+    /// A container whose status requests are counted.
     #[derive(Debug, Clone, Default)]
     struct Container {
         asked: Arc<AtomicUsize>,

@@ -33,7 +33,7 @@ pub struct NodeFacts {
 }
 
 /// Features that not every node has, of those that servers and schedulers request (component-helpers' `nodedeclaredfeatures`):
-/// streams by WebSocket, resizes of pods as a whole and of init containers, and ends that start all containers anew. Sorted.
+/// streams by WebSocket, resizes of pods as a whole and of init containers, and ends that restart all containers. Sorted.
 const DECLARED_FEATURES: [&str; 4] = [
     "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
@@ -45,7 +45,7 @@ const DECLARED_FEATURES: [&str; 4] = [
 const RUNTIME_UNKNOWN: &str = "containerd://Unknown";
 
 impl NodeFacts {
-    /// Reads the machine; the runtime is asked later.
+    /// Reads the machine; the runtime's facts come later.
     pub fn observe(config: &KubeletConfig) -> Self {
         let storage = node_sys::fs::usage(&config.data_dir).unwrap_or_default();
         Self {
@@ -100,7 +100,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// The runtime has not been asked, in upstream's words.
+    /// State before the runtime has answered, in upstream's words.
     pub fn unknown() -> Self {
         Self {
             runtime_ready: false,

@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Sockets that are looked at.
+/// Sockets that are read.
 pub(crate) const SOCKETS_MAX: usize = 128;
-/// Names of all folders together that are looked at.
+/// Names of all folders together that are read.
 const NAMES_MAX: usize = 4_096;
 /// Folders below the folder, one in the other.
 const DEPTH_MAX: usize = 3;

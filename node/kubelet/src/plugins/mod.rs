@@ -28,7 +28,7 @@ use folder::{FoundSockets, SocketStamp};
 use handlers::HandlerRow;
 use registering::Registering;
 
-/// Longest pause before another look at a folder that cannot be read, or has more sockets than there is room for.
+/// Longest interval of reads of a folder that cannot be read, or has more sockets than there is room for.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Keeps the plugins of the folder registered, for ever, once the node is: what registers is shown in its objects.

@@ -1,4 +1,4 @@
-//! The life of one socket: asked what it is, handed to its type's handler, and taken away from it when the socket goes.
+//! The life of one socket: its plugin is identified, registered with its type's handler, and deregistered when the socket is removed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

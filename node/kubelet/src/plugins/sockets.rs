@@ -23,7 +23,7 @@ const CONNECTIONS_MAX: usize = 512;
 /// Stands for this machine among the connecting clients.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Interval of looks at a folder without a watch.
+/// Interval of reads of a folder without a watch.
 const LOOK_AFTER: Duration = Duration::from_secs(2);
 /// With one, too, for what lies in folders below it.
 const LOOK_INTO_AFTER: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@
 //! Each projection of each pod has a task ([`issuing`]) that begins when the pod's volumes are first set up: it makes the key ([`key`]),
 //! creates the request, waits for the signer ([`requests`] follows those of this node), and does so again when the certificate is to be
 //! refreshed. [`state`] has what a projection has come to. Nothing is kept but the files in memory that pods see: an agent that starts
-//! again requests anew, as upstream's does.
+//! again requests again, as upstream's does.
 //!
 //! Never: a key in a log, in an event, or in an error.
 

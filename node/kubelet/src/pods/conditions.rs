@@ -154,7 +154,7 @@ pub(super) fn round_stage(input: &StatusInput<'_>) -> RoundStage {
     }
 }
 
-/// True from the end that starts all containers anew until those that ran have ended, and once in any case.
+/// True from the end that restarts all containers until those that ran have ended, and once in any case.
 fn all_restarting(input: &StatusInput<'_>, phase: &str) -> Verdict {
     match phase {
         "Succeeded" => return Verdict::no("PodCompleted", ""),

@@ -26,7 +26,7 @@ pub(crate) mod label {
 pub(crate) mod annotation {
     /// Changes when the container has to be created again.
     pub(crate) const HASH: &str = "io.kubernetes.container.hash";
-    /// Number of times that all containers of the pod were started anew before.
+    /// Number of times that all containers of the pod were restarted before.
     pub(crate) const ROUND: &str = "io.knarr.container.round";
     /// Number of restarts.
     pub(crate) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";

@@ -15,7 +15,7 @@ use super::{ContainerKind, all_containers, full_name_with_uid, init_kind, spec};
 use crate::go_duration::go_duration;
 use crate::probes::ProbeView;
 
-/// Everything a decision may look at.
+/// Everything a decision may read.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'a> {
     /// The pod as the API server has it.
@@ -280,7 +280,7 @@ impl<'a> Decider<'a, '_> {
             || self.plan.waiting.contains_key(&container.name)
     }
 
-    /// Keeps a container running as its policy asks; says whether it runs now and may go on.
+    /// Keeps a container running as its policy requires; returns whether it runs now and may go on.
     fn keep_running(&mut self, kind: ContainerKind, container: &'a Container) -> bool {
         let pod = self.snapshot.pod;
         let Some(found) = self.current(container) else {

@@ -1,5 +1,5 @@
 //! Restarts of containers: a container's rules by exit code come first, then its own policy, then the pod's (KEP-5307).
-//! A rule may start all containers of the pod anew (KEP-5532). Each such end closes a [`round`]: containers of an earlier
+//! A rule may restart all containers of the pod (KEP-5532). Each such end closes a [`round`]: containers of an earlier
 //! one are ended, and start again in the order of a new pod. The round is noted at each container in the runtime, so that
 //! the next agent knows it too.
 
@@ -49,7 +49,7 @@ impl RestartPolicy {
     }
 }
 
-/// Reason of a container that waits, since all of its pod are started anew.
+/// Reason of a container that waits, since all of its pod are restarted.
 pub(crate) const RESTARTING_ALL: &str = "RestartingAllContainers";
 /// Its message.
 pub(crate) const RESTARTING_ALL_MESSAGE: &str =
@@ -66,12 +66,12 @@ pub(crate) fn is_done(pod: &Pod, container: &Container, found: &ObservedContaine
     once && found.state == ContainerState::Exited && found.exit_code == 0
 }
 
-/// Reports whether this end of a container starts all containers of its pod anew.
+/// Reports whether this end of a container restarts all containers of its pod.
 pub(crate) fn restarts_all(container: &Container, exit_code: i32) -> bool {
     rule(container, exit_code).is_some_and(asks_for_all)
 }
 
-/// Reports whether some end of some container starts all of them anew.
+/// Reports whether some end of some container restarts all of them.
 pub(crate) fn may_restart_all(pod: &Pod) -> bool {
     let rules = |container: &Container| container.restart_policy_rules.iter().flatten().any(asks_for_all);
     all_containers(pod).any(|(_, container)| rules(container))
@@ -99,10 +99,10 @@ fn rule(container: &Container, exit_code: i32) -> Option<&ContainerRestartRule> 
     })
 }
 
-/// Stage of starting all containers anew.
+/// Stage of restarting all containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RoundStage {
-    /// None has to start anew, or the first has.
+    /// None has to restart, or the first has.
     Begun,
     /// The end of one requests a new round; what is left of the earlier one ends.
     Ending,
@@ -141,7 +141,7 @@ pub(crate) fn source_of_round<'a>(
     })
 }
 
-/// The pod's present round: one more than that of the newest container whose end starts all anew.
+/// The pod's present round: one more than that of the newest container whose end restarts all.
 pub(crate) fn round(pod: &Pod, observed: &ObservedPod) -> u32 {
     if !may_restart_all(pod) {
         return 0;

@@ -89,7 +89,7 @@ fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// Asks, and asks on where the answer leads elsewhere on the same host; an answer that leads to another host stands.
+/// Sends the request, and follows redirects to the same host; a redirect to another host is the result.
 /// Errors are in upstream's words where upstream has words.
 pub(crate) async fn get(request: HttpRequest) -> Result<HttpAnswer, String> {
     let mut request = request;

@@ -96,7 +96,7 @@ impl ProbeManager {
                     Some(task) if kind == ProbeKind::Readiness && !self.is_ready(&found.id) => {
                         task.requested.notify_one();
                     }
-                    // One that has ended gave its container up, or saw it start: neither is asked again.
+                    // A probe that has ended failed its container, or saw it start: neither runs again.
                     Some(_) => {}
                     None => {
                         let task = self.task(pod, pod_ip, container, found, kind, probe);
@@ -121,7 +121,7 @@ impl ProbeManager {
         self.keep_tasks(|_| false);
     }
 
-    /// Ends the others, and their figures but for those of a probe that goes on in a container started anew.
+    /// Ends the others, and their figures but for those of a probe that goes on in a restarted container.
     fn keep_tasks(&mut self, is_kept: impl Fn(&(String, ProbeKind)) -> bool) {
         let (kept, ended): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.tasks)
             .into_iter()
@@ -328,7 +328,7 @@ impl Prober {
         started != (self.kind == ProbeKind::Startup)
     }
 
-    /// Asks once; says whether to go on.
+    /// Probes once; returns whether to go on.
     async fn once(&self, streak: &mut Streak) -> bool {
         let began = self.runtime.monotonic();
         let answer = execute(&self.runtime, &self.cri, &self.probe, &self.target).await;
@@ -363,7 +363,7 @@ impl Prober {
             return true;
         }
         self.set(well);
-        // A container given up will be stopped, one that has started is the other probes' matter.
+        // A failed container will be stopped; one that has started is the other probes' matter.
         match self.kind {
             ProbeKind::Startup => false,
             ProbeKind::Liveness => well,

@@ -19,7 +19,7 @@ const NOT_ALIGNED: Family = Family::new(
     LABELS,
 );
 
-/// Asks for the families.
+/// Registers the families.
 pub(crate) fn begin(runtime: &Runtime) {
     drop(Metrics::new(runtime));
 }

@@ -24,7 +24,7 @@ const BUNDLE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Clients {
     path: PathBuf,
     authorities: Authorities,
-    /// The file's content when it was last looked at, or the reason why it could not be read.
+    /// The file's content when it was last read, or the reason why it could not be read.
     seen: Mutex<Result<String, String>>,
 }
 

@@ -2,7 +2,7 @@
 //! tokens that were admitted, a quarter for unknown ones.
 //!
 //! A connection counts as unknown until its client is known. All pods of another node come from one address, and so have the
-//! share of one unknown client; a client among them whose token may do what it asks leaves that share with its first request.
+//! share of one unknown client; a client among them whose token is authorized leaves that share with its first request.
 
 use std::net::IpAddr;
 use std::pin::pin;

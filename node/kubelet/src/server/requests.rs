@@ -50,7 +50,7 @@ impl OpenRequest {
         own
     }
 
-    /// Counts it until the answer is sent or given up.
+    /// Counts it until the answer is sent or abandoned.
     pub(crate) fn until_answered(self, answer: Response<Body>) -> Response<Body> {
         answer.map(|body| Answer { body, _request: self }.boxed_unsync())
     }

@@ -17,7 +17,7 @@ use rustls::sign::CertifiedKey;
 use super::ServerError;
 use crate::config::KubeletConfig;
 
-/// Interval between looks at the files.
+/// Interval of reads of the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// The same while the cluster has not signed the first one: until then no client can trust this server.
 const AWAITED_LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub(crate) struct ServingCertificate {
     files: Option<(PathBuf, PathBuf)>,
     current: RwLock<Arc<CertifiedKey>>,
-    /// Contents that were looked at last, used or not.
+    /// Contents that were read last, used or not.
     seen: Mutex<Option<[Vec<u8>; 2]>>,
     provider: Arc<CryptoProvider>,
 }

@@ -1,5 +1,5 @@
 //! The loop that holds the lock and follows logind. One session after the other: where the bus or logind goes away, the next
-//! begins a second later, and what happened meanwhile is asked for.
+//! begins a second later, and the state of the shutdown is read again.
 
 use std::convert::Infallible;
 use std::io::Error;

@@ -124,7 +124,7 @@ fn decoded(text: &str) -> Vec<u8> {
     out
 }
 
-/// Names the host as the URL does: without a port that goes without saying.
+/// Names the host as the URL does: without the scheme's default port.
 fn name_host(request: &mut HttpRequest) {
     let host = match request.host.contains(':') {
         true => format!("[{}]", request.host),

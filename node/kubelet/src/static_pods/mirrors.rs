@@ -34,7 +34,7 @@ impl Mirrors {
         known.extend(pods.into_iter().map(|pod| (key(&pod), Arc::new(pod))));
     }
 
-    /// Takes in one that is new or has changed.
+    /// Applies one that is new or has changed.
     pub(crate) fn set(&self, pod: Pod) {
         self.0.lock().insert(key(&pod), Arc::new(pod));
     }

@@ -35,7 +35,7 @@ use mirrors::{Key, key};
 pub use url::StaticPodUrl;
 use url::{Look, UrlPods};
 
-/// Pause between two looks at the folder.
+/// Interval of reads of the folder.
 const LOOK_AFTER: Duration = Duration::from_secs(2);
 
 /// Pods of each source, as far as it was read.

@@ -40,7 +40,7 @@ impl Unlisted {
         let unlisted: BTreeMap<Owner, bool> = unlisted
             .map(|(owner, linked)| ((*owner).clone(), *linked))
             .collect();
-        // A container that is listed again starts its five minutes anew the next time it is missing.
+        // A container that is listed again starts its five minutes again the next time it is missing.
         self.since.retain(|owner, _| unlisted.contains_key(owner));
         let mut due = Vec::new();
         for (owner, is_linked) in unlisted {

@@ -194,7 +194,7 @@ impl Leases {
         };
         let text = format!("{}{SEPARATOR}{}", owner.container, owner.interface);
         if let Err(error) = file.write_all(text.as_bytes()) {
-            // A full disk; half a lease would hold the address for nobody.
+            // A full disk; half a lease would hold the address for no container.
             let _ = remove(&path);
             return Err(error);
         }

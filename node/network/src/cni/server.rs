@@ -92,7 +92,7 @@ async fn handle(
     // Still under the permit of work: the addition that is undone held one, and a flood of abandoned calls
     // stays bounded.
     if written.is_err() && answer.code == 0 {
-        // The runtime has given up on it, and may have deleted it before it was made.
+        // The runtime's call has timed out, and it may have deleted the link before it was made.
         let undone = runtime.blocking(move || plugin.undo(&body)).await;
         undone.map_err(io::Error::other)?;
     }

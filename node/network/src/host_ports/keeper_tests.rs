@@ -7,7 +7,7 @@ use machinery_runtime::Simulation;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicUsize;
 
-/// A table, and what was asked of it.
+/// A table, and the calls that it received.
 #[derive(Debug, Default)]
 struct Model {
     table: Mutex<Entries>,

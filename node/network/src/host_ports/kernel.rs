@@ -187,7 +187,7 @@ impl HostPortKernel for LinuxHostPorts {
     }
 
     async fn remove_portmap(&self) -> Result<bool, KernelError> {
-        // Where there is no table `nat`, asking `iptables-save` for it would make one.
+        // Where there is no table `nat`, `iptables-save -t nat` would make one.
         let has_nat = self.aside(|| {
             let legacy = std::fs::read_to_string("/proc/thread-self/net/ip_tables_names").unwrap_or_default();
             Ok(legacy.lines().any(|table| table == "nat") || Table::ip("nat").exists()?)

@@ -25,7 +25,7 @@ impl PluginClient {
         Self(transport)
     }
 
-    /// Returns what the plugin is to be asked.
+    /// Returns the optional calls that the plugin wants.
     ///
     /// # Errors
     /// As of every call: the status with which it failed.

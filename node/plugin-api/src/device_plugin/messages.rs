@@ -6,10 +6,10 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Empty {}
 
-/// Questions that a plugin wants to be asked.
+/// Optional calls that a plugin wants.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct DevicePluginOptions {
-    /// It is asked before each start of a container.
+    /// It is called before each start of a container.
     #[prost(bool, tag = "1")]
     pub pre_start_required: bool,
     /// It has preferences among its devices.
@@ -29,7 +29,7 @@ pub struct RegisterRequest {
     /// The resource that its devices are of.
     #[prost(string, tag = "3")]
     pub resource_name: String,
-    /// Questions that it wants to be asked.
+    /// Optional calls that it wants.
     #[prost(message, optional, tag = "4")]
     pub options: Option<DevicePluginOptions>,
 }
@@ -72,7 +72,7 @@ pub struct NumaNode {
     pub id: i64,
 }
 
-/// Asks which devices are best for some containers.
+/// Request for the devices that are best for some containers.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct PreferredAllocationRequest {
     /// The containers.

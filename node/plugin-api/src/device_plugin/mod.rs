@@ -1,5 +1,5 @@
 //! The device-plugin API, `v1beta1`: a plugin registers at the agent's socket, lists its devices for as long as it lives, and
-//! is asked before a container gets some of them.
+//! is called before a container gets some of them.
 //!
 //! [`messages`] are upstream's, [`client`] is the agent's side of a plugin, [`server`] the plugin's own.
 

@@ -21,7 +21,7 @@ const REGISTER_BYTES_MAX: usize = 64 << 10;
 /// A larger call of the agent is refused.
 const CALL_BYTES_MAX: usize = 4 << 20;
 
-/// The agent's service: what is asked of it goes to `register`.
+/// The agent's service: its requests go to `register`.
 pub fn registration<F>(register: F) -> Transport
 where
     F: Fn(RegisterRequest) -> BoxFuture<'static, Result<(), Status>> + Clone + Send + Sync + 'static,
@@ -43,7 +43,7 @@ where
 
 /// A plugin.
 pub trait DevicePlugin: Send + Sync + 'static {
-    /// Questions that it wants to be asked.
+    /// Optional calls that it wants.
     fn options(&self) -> DevicePluginOptions;
 
     /// Its devices, now and after each change.

@@ -16,7 +16,7 @@ pub struct Claim {
     pub name: String,
 }
 
-/// Asks to prepare claims.
+/// Request to prepare claims.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NodePrepareResourcesRequest {
     /// The claims.
@@ -27,7 +27,7 @@ pub struct NodePrepareResourcesRequest {
 /// Outcomes of preparing claims.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NodePrepareResourcesResponse {
-    /// By uid of the claim; one that is missing is asked for again.
+    /// By uid of the claim; a missing one is requested again.
     #[prost(btree_map = "string, message", tag = "1")]
     pub claims: BTreeMap<String, NodePrepareResourceResponse>,
 }
@@ -63,7 +63,7 @@ pub struct Device {
     pub share_id: Option<String>,
 }
 
-/// Asks to take the preparation of claims back.
+/// Request to unprepare claims.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NodeUnprepareResourcesRequest {
     /// The claims.

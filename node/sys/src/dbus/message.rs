@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
         self.text(usize::from(length)).map(Value::Text)
     }
 
-    /// A variant of a basic value. Others, and a variant in a variant, are more than anything has that we ask for.
+    /// A variant of a basic value. Others, and a variant in a variant, do not occur in the answers of our calls.
     fn variant(&mut self) -> Result<Value, Malformed> {
         let Value::Text(signature) = self.signature()? else {
             return Err(Malformed);

@@ -1,4 +1,4 @@
-//! Folders that are made anew.
+//! Folders that are recreated.
 
 use anyhow::Result;
 use std::fs;

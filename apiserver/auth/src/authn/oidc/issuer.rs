@@ -239,7 +239,7 @@ impl IssuerKeys {
         let keys = state.keys.clone()?;
         let now = self.runtime.monotonic();
         if now.saturating_sub(state.fetched) > MAX_AGE && state.fetching.is_none() {
-            // An issuer that does not answer is asked at this interval too.
+            // The retry interval for an issuer that does not answer, too.
             state.fetched = now;
             drop(self.begin(&mut state));
         }

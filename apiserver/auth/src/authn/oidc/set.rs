@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval at which new authenticators are asked whether they are ready.
+/// Interval of checks whether new authenticators are ready.
 const READY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Parts that authenticators are made of.

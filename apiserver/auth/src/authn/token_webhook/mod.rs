@@ -1,4 +1,4 @@
-//! Tokens that a webhook knows (`--authentication-token-webhook-config-file`): TokenReviews to another server, asked last of all.
+//! Tokens that a webhook knows (`--authentication-token-webhook-config-file`): TokenReviews to another server, after all other authenticators.
 //!
 //! One review of a token is under way however many requests come with it. When all of them have left, a call that has begun ends,
 //! and its answer counts; a review that waits for its turn ends at once ([`under_way`]). Users and refusals are remembered for the
@@ -58,7 +58,7 @@ enum Verdict {
     /// Not a token of the webhook.
     Unknown,
     Failed(Arc<str>),
-    /// The webhook was not asked: too much is under way.
+    /// The webhook was not called: too many reviews are in progress.
     Unasked,
 }
 
@@ -177,6 +177,8 @@ impl TokenWebhook {
             let inner = Arc::clone(own);
             let asking = async move { inner.ask(question, &waiters).await };
             let asking = asking.boxed().shared();
+            // A task of its own drives the review: the request that began it may be dropped while others wait
+            // for the same token.
             let driven = asking.clone().map(drop);
             own.runtime.spawn_request("token review", driven).detach();
             asking
@@ -189,6 +191,8 @@ impl Inner {
     async fn ask(&self, question: Question, waiters: &Waiters) -> Verdict {
         let digest = question.digest;
         let known = self.known.user(&digest, self.runtime.monotonic());
+        // A token that was good counts for its user, any other for the client's address: invalid tokens cannot
+        // fill the queue of a user.
         let flow = match &known {
             Some(user) => ReviewFlow::of_user(user),
             None => ReviewFlow::of_anonymous(&question.client),
@@ -203,12 +207,14 @@ impl Inner {
             Verdict::Unknown => self.known.forget(&digest),
             Verdict::Failed(_) | Verdict::Unasked => {}
         }
+        // Remembered before the review ends: a request in between finds one or the other, and calls nothing
+        // twice.
         self.memory.lock().keep(digest, &verdict, now);
         self.under_way.end(&digest);
         verdict
     }
 
-    /// None where no request waits any more, and the webhook was not asked.
+    /// None where no request waits any more, and the webhook was not called.
     async fn review(
         &self,
         question: &Question,
@@ -259,6 +265,8 @@ impl Inner {
             false => &status.audiences,
         };
         let good_for = super::token::common(audiences, own);
+        // Before `authenticated` is read, as upstream: a token for another audience is not this server's,
+        // whatever the webhook says of it.
         if !audiences.is_empty() && good_for.is_empty() {
             return Verdict::Unknown;
         }

@@ -47,6 +47,8 @@ impl UnderWay {
             let waiters = Arc::<Waiters>::default();
             (begin(Arc::clone(&waiters)), waiters)
         });
+        // Still under the lock: `abandoned` reads the count under it, and must not remove a review that has
+        // just been joined.
         waiters.count.fetch_add(1, Ordering::AcqRel);
         (Waiter(Arc::clone(waiters)), reviewing.clone())
     }

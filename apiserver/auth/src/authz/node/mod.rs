@@ -235,6 +235,7 @@ impl NodeAuthorizer {
     }
 
     async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
+        // Group and name, as upstream's `NodeIdentifier`: a certificate with the name alone is no node's.
         if !attributes.user.in_group("system:nodes") {
             return Decision::NoOpinion(Reason::None);
         }
@@ -258,6 +259,7 @@ impl NodeAuthorizer {
             (Step::Related(_), _) => Decision::no_opinion(format!(
                 "no relationship found between node '{node}' and this object"
             )),
+            // What upstream's `NodeRules` list; relations and own objects are decided above.
             (Step::ByRules, _) if self.rules.iter().any(|rule| rule.allows(attributes)) => {
                 Decision::Allow(Reason::None)
             }

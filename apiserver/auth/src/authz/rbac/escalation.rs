@@ -104,6 +104,7 @@ pub fn check_role(change: GrantChange<'_>, held: &Held) -> Result<(), Escalation
     }
     let rules = rules_of(change.new).map_err(|error| Escalation::Unreadable(error.to_string()))?;
     covered(held, &rules)?;
+    // The old one too: removing an aggregation rule leaves its rules in place, and its writer must hold them.
     let aggregates = has_aggregation_rule(change.new) || change.old.is_some_and(has_aggregation_rule);
     if aggregates && covered(held, &full_authority()).is_err() {
         return Err(Escalation::Aggregates);
@@ -151,11 +152,13 @@ pub async fn check(
     target: GrantTarget<'_>,
     change: GrantChange<'_>,
 ) -> Result<GrantCheck, Busy> {
+    // `system:masters` passes without RBAC, or a cluster with broken roles could not be repaired.
     if user.in_group(UserInfo::MASTERS) || change.is_only_garbage_collection() {
         return Ok(GrantCheck::Allowed);
     }
     let checked = if target.resource.ends_with("bindings") {
         let role = role_ref(change.new);
+        // `bind` comes before the role is read: its holder may bind a role that does not exist yet.
         if may_bind(chain, user, target.namespace, &role).await? {
             return Ok(GrantCheck::Allowed);
         }

@@ -312,7 +312,7 @@ fn queue_set_full_queue_rejects_and_others_do_not() {
     assert_eq!(start(&mut set, 1, false), Err(Rejection::QueueFull));
     let own = start(&mut set, 1, true).unwrap();
     let other = start(&mut set, 2, false).unwrap();
-    // One that gives up makes room, and is not served.
+    // A request that times out frees its queue position, and is not served.
     assert!(set.cancel(waiting[0], Rejection::TimeOut, Duration::ZERO));
     assert!(!set.cancel(executing, Rejection::TimeOut, Duration::ZERO));
     let mut order = vec![executing];

@@ -51,7 +51,7 @@ impl Account {
         }
     }
 
-    /// The mirror has read everything anew. Returns the bytes that its former state takes.
+    /// The mirror has read everything again. Returns the bytes that its former state takes.
     pub(super) fn replaced(&mut self, old: &Live, new: &Live) -> u64 {
         for reserved in std::mem::take(&mut self.settling).into_values().flatten() {
             self.ledger.release(&reserved);

@@ -1,8 +1,8 @@
 //! The one watch on our prefix, and what keeps it going.
 //!
 //! It begins with the state at one revision and goes on with every change after it. A stream that breaks is taken up
-//! where it was, unnoticed by watchers. Only where etcd no longer has what was missed, the state is read anew. An etcd that
-//! has forgotten what it sent before was restored from a backup: then everything begins anew, and every watch ends.
+//! where it was, unnoticed by watchers. Only where etcd no longer has what was missed, the state is read again. An etcd that
+//! has forgotten what it sent before was restored from a backup: then everything starts over, and every watch ends.
 
 use super::mirror::{Listed, Mirror, WatchedChange};
 use super::remote::{Remote, key, number, revision, unsigned};
@@ -31,7 +31,7 @@ const WORKED: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
 /// Interval between progress requests while a read waits.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// A stream that says nothing for so long while it is asked is given up.
+/// Time without an answer to a progress request after which a stream is abandoned.
 const SILENT: Duration = Duration::from_secs(10);
 
 /// The reason for which a stream has to be reopened.
@@ -232,7 +232,7 @@ impl Follower {
         }
     }
 
-    /// Waits until etcd is to be asked how far the watch is: at once for a waiting read, and again after a silence.
+    /// Waits until a progress request is due: at once for a waiting read, and again after a silence.
     async fn next_progress_request(&self, asked: Option<Duration>) {
         let runtime = &self.mirror.runtime;
         if asked.is_some() {

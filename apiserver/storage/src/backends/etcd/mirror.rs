@@ -33,11 +33,11 @@ pub(super) struct Mirror {
     state: RwLock<State>,
     account: Mutex<Account>,
     pub(super) pins: Mutex<Pins>,
-    /// The revision has moved, or the state was read anew.
+    /// The revision has moved, or the state was read again.
     moved: Notify,
     /// A reader waits for a revision that no change has shown yet: etcd is to say how far the watch is.
     pub(super) wanted: Notify,
-    /// Something says that this is not what etcd holds: begin anew.
+    /// Something says that this is not what etcd holds: start over.
     pub(super) doubted: Notify,
     past: Past,
 }
@@ -232,7 +232,7 @@ impl Mirror {
         wake.into_iter().for_each(std::task::Waker::wake);
     }
 
-    /// etcd has given up everything older than a revision.
+    /// etcd has compacted everything older than a revision.
     pub(super) fn compact(&self, floor: Revision) {
         self.feed.write().compact(floor);
         while self.feed.write().trim(TRIM_STEP) {}

@@ -24,7 +24,7 @@ pub(super) struct Past {
 const READS: usize = 2;
 /// One read takes no longer; then its watch fails, and its client begins again from its position.
 const READ_WITHIN: Duration = Duration::from_secs(10);
-/// Interval at which etcd is asked whether everything was sent.
+/// Interval of progress requests.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Changes received for one watch.

@@ -21,7 +21,7 @@ pub(super) struct Remote {
     pub(super) encryption: Option<Arc<Encryption>>,
 }
 
-/// Answers may be as large as gRPC allows, as in upstream's client; what they hold is bounded by what is asked.
+/// Answers may be as large as gRPC allows, as in upstream's client; requests bound what they hold.
 const MAX_ANSWER_BYTES: usize = i32::MAX as usize;
 /// No key begins with a zero byte, so nothing is ever found here.
 const NOWHERE: &[u8] = &[0];

@@ -171,7 +171,7 @@ fn has_room(engine: &Engine, live: &Live) -> Result<(), StorageError> {
     }
 }
 
-/// Gives up what was before a checkpoint that says so itself.
+/// Compacts the history before a checkpoint whose header names its own revision as the floor.
 fn forget(engine: &Engine, floor: Revision) {
     engine.feed.write().compact(floor);
     engine.writer.lock().compacted(floor);

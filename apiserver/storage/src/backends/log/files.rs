@@ -131,7 +131,7 @@ impl Files {
         table.segments[after.saturating_sub(1)..].to_vec()
     }
 
-    /// Lets go of every file and of the lock.
+    /// Closes every file and releases the lock.
     pub(super) fn close(&self) {
         *self.table.lock() = Table::default();
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct RestoreOptions {
     /// Revisions that are passed over, so that none that a client has seen since the backup is given to another change:
-    /// clients list anew instead.
+    /// clients list again instead.
     pub bump_revision: u64,
     /// The identity of the new store, drawn at random.
     pub store: u64,

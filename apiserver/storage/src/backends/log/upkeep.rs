@@ -226,7 +226,7 @@ pub(super) async fn reached(engine: &Arc<Engine>, revision: Revision) -> Result<
     }
 }
 
-/// Gives up what is older than a revision: says so durably, then drops it step by step.
+/// Compacts what is older than a revision: writes the floor durably, then drops the changes step by step.
 pub(super) async fn compact(engine: &Arc<Engine>, floor: Revision) -> Result<(), StorageError> {
     let (current, compacted) = {
         let feed = engine.feed.read();

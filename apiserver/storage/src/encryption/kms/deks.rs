@@ -70,7 +70,7 @@ impl Deks {
         self.inner.lock().keep(hash, dek)
     }
 
-    /// The key, or the reason why it is not there; then the plugin is asked for it.
+    /// Returns the key, or the reason why it is missing, and requests a missing one from the plugin.
     pub(super) fn get_or_note(
         &self,
         hash: SourceHash,

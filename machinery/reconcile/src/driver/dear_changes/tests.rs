@@ -1,4 +1,4 @@
-//! Turns of namespaces at changes that are dear to look at.
+//! Turns of namespaces at changes whose keys take long to find.
 
 use super::DearChanges;
 use futures::FutureExt;

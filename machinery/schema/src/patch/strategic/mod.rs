@@ -166,7 +166,7 @@ impl<'a> Merge<'a> {
     }
 
     /// A value of the patch as it is taken over where nothing was: maps that give a directive of their own go, and the other
-    /// directives, and nulls in maps where asked.
+    /// directives, and nulls in maps if requested.
     fn without_directives(&mut self, value: Node, nulls_go: bool) -> Option<Node> {
         let children = self.tree.children(value).to_vec();
         match value.tag() {

@@ -24,7 +24,7 @@ pub(super) struct Account {
     pub(super) token_hash: Option<String>,
 }
 
-/// Way in which a plugin is asked for a pod.
+/// Mode in which a plugin is called for a pod.
 #[derive(Debug)]
 pub(super) enum Asking {
     /// Not at all: the account lacks what the plugin requires.

@@ -316,7 +316,7 @@ async fn credential_plugin_that_is_run_answers_all_that_want_the_same() {
     for one in &mut all {
         assert!(one.as_mut().now_or_never().is_none());
     }
-    // Whoever began it may go.
+    // The caller that began it may be dropped.
     drop(first);
     for found in futures::future::join_all(all).await {
         assert_eq!(found.unwrap().len(), 1);

@@ -12,7 +12,7 @@
 //! takes it from the others by a pull. Any other image whose pull was begun and not recorded, since its pod was deleted or the agent died,
 //! is usable by no pod until it is pulled again. Upkeep ([`super::upkeep`]) settles the intents that such pulls leave.
 //!
-//! Never: a record begun anew because the one that is there cannot be read. Its image is then for those alone that pull it.
+//! Never: a record that starts over because the present one cannot be read. Its image is then for those alone that pull it.
 
 mod bounds;
 mod history;

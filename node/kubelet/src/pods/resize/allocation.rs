@@ -302,7 +302,7 @@ impl NodeAllocations {
     ) -> Result<(), String> {
         let mut inner = self.inner.lock();
         if let Some((_, message)) = inner.shortage(uid, &request, allocatable, ["cpu", "memory"]) {
-            // Registered under the lock of the check: a release in between would wake nobody.
+            // Registered under the lock of the check: a release in between would be missed.
             inner.waiting.insert(uid.to_owned(), wake.clone());
             return Err(message);
         }

@@ -267,7 +267,7 @@ impl Pods {
         of_the_api.map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// Takes in a pod of the API server, or what it has of a static one.
+    /// Applies a pod of the API server, or what it has of a static one.
     fn set_any(self: &Arc<Self>, pod: Pod) {
         if is_mirror(&pod) {
             self.context.mirrors.set(pod.clone());

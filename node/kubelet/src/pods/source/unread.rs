@@ -47,7 +47,7 @@ impl Pods {
         saved.into_iter().for_each(|known| self.set_of_the_api(known.pod));
     }
 
-    /// Takes in a pod that cannot be decoded: it ends if its deletion has been requested. One of which nothing is known
+    /// Applies a pod that cannot be decoded: it ends if its deletion has been requested. One of which nothing is known
     /// ends with upstream's default grace period.
     pub(super) fn set_unread(self: &Arc<Self>, header: &ObjectHeader) {
         self.unread.lock().insert(header.uid.0.clone());

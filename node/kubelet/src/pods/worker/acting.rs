@@ -29,7 +29,7 @@ impl PodWorker {
         observed: &ObservedPod,
         plan: &Plan,
     ) -> Result<ActOutcome, node_cri::CriError> {
-        // Alone: whatever else the plan says is decided anew with the sandbox that is made.
+        // Alone: whatever else the plan says is decided again with the sandbox that is made.
         if let Some(attempt) = plan.create_sandbox {
             return self.act_sandbox(pod, observed, attempt).await;
         }

@@ -66,7 +66,7 @@ impl PodWorker {
         Ok(self.delete_object(pod).await)
     }
 
-    /// Gives back what the pod holds of the node, after all of its containers and before it is said that it has ended: the
+    /// Releases what the pod holds of the node, after all of its containers have ended and before its status says so: the
     /// scheduler may have another for its place and its claims at once. A driver of claims holds up nothing but those.
     /// Reports whether all is given back.
     async fn give_back(&self, pod: &Pod) -> bool {
@@ -190,7 +190,7 @@ impl PodWorker {
         let (config, uid) = (self.context.control.config.clone(), self.uid.clone());
         let work = move || {
             for folder in files::log_folders_of(&config, &uid) {
-                // What is left is found by the next look at the disk.
+                // What is left is found by the next pass over the disk.
                 let _ = node_sys::fs::remove_tree(&folder);
             }
         };

@@ -1,6 +1,6 @@
 //! One pod's worker: observe, decide, act, report; then wait to be woken. [`reading`] observes, [`acting`] carries a plan
 //! out in the [`context`] of all workers, [`idling`] ends a round that had none, [`ending`] has how it ends, [`resizing`] how its
-//! resources change, [`reporting`] what is said of it, [`saving`] what of it outlives the agent, [`progress`] how long it takes.
+//! resources change, [`reporting`] its status, [`saving`] what of it outlives the agent, [`progress`] how long it takes.
 
 mod acting;
 mod context;
@@ -325,7 +325,7 @@ impl PodWorker {
             return Ok(None);
         }
         if RoundStage::of(&pod, &observed) != RoundStage::Begun {
-            // What follows would hide that all containers end and start anew.
+            // What follows would hide that all containers end and restart.
             self.report(&pod, &observed, false).await;
         }
         let outcome = self.act(&pod, &observed, &plan).await?;

@@ -37,7 +37,7 @@ pub(crate) enum Refusal {
     Forbidden(String),
     /// The client's share of reviews is used up, or the API server has no place for another.
     TooMany,
-    /// The authorizer could not be asked.
+    /// The authorizer did not answer.
     Unavailable(String),
 }
 
@@ -88,7 +88,7 @@ enum Unanswered {
     Failed(String),
 }
 
-/// Creates a review and returns the API server's answer. A server that is busy is asked again, as upstream's kubelet does
+/// Creates a review and returns the API server's answer. A busy server gets a retry, as upstream's kubelet does
 /// (`webhook.DefaultShouldRetry`, and its client at `Retry-After`).
 async fn created<K>(runtime: &Runtime, client: &Client, review: &K) -> Result<K, Unanswered>
 where
@@ -121,7 +121,7 @@ where
     }
 }
 
-/// Pause before a busy server is asked again: what it says, and no less than a second.
+/// Pause before a retry at a busy server: its `Retry-After`, and no less than a second.
 fn pause_of(status: &Status) -> Duration {
     let said = status.details.as_ref().map(|details| details.retry_after_seconds);
     Duration::from_secs(u64::from(said.unwrap_or(0).max(1)))

@@ -1,4 +1,4 @@
-//! A pod's row: its status in one word is the most asked-for cell of all.
+//! A pod's row: its status in one word is the cell that users read most.
 
 use crate::shared::columns::format::{NONE, int, name, object_age, or};
 use crate::shared::columns::{Cell, Completed, age};

@@ -1,4 +1,4 @@
-//! A file of lines that begins anew when it is full. It never ends within a line while another one follows.
+//! A file of lines that starts over when it is full. It never ends within a line while another one follows.
 
 use super::AuditLogConfig;
 use jiff::{SignedDuration, Timestamp};

@@ -78,7 +78,7 @@ impl AuditLogConfig {
         buffer.into_iter().chain(truncate).collect()
     }
 
-    /// Reports whether the path is `-`, upstream's standard output, which never begins anew.
+    /// Reports whether the path is `-`, upstream's standard output, which never starts over.
     fn is_stdout(&self) -> bool {
         self.path.as_os_str() == "-"
     }

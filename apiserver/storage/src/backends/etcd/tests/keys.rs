@@ -60,7 +60,7 @@ fn shared_value_is_encrypted_as_secrets_are_and_follows_their_key() {
             "offer",
             "plain without a configuration"
         );
-        // The first server that has a key for Secrets writes it anew, when it starts.
+        // The first server that has a key for Secrets re-encrypts it, when it starts.
         let (first, config) = encrypting(&etcd, &runtime, &[OLD_KEY, IDENTITY]).await;
         assert_eq!(agree(&first).await.unwrap(), "offer");
         let stored = stored_value(&plain).await;
@@ -178,7 +178,7 @@ async fn rotation_of_shared_values(
         reload(&first, &config, &[NEW_KEY]).await.is_err(),
         "written with the old key still"
     );
-    // Another server encrypts it anew.
+    // Another server re-encrypts it.
     second.shared().unwrap().agree("keys", Vec::new()).await.unwrap();
     assert_eq!(reload(&first, &config, &[NEW_KEY]).await, Ok(true));
     let agreed = first.shared().unwrap().agree("keys", Vec::new()).await;

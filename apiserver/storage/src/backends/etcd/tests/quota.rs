@@ -121,7 +121,7 @@ fn quota_on_etcd_counts_what_the_mirror_holds() {
             assert_eq!(settled(storage).await, Vec::<String>::new());
         }
         assert_eq!(one.usage().bytes, other.usage().bytes);
-        // It is taken for another etcd, read as a whole, and counted anew.
+        // It is taken for another etcd, read as a whole, and counted again.
         let used = one.usage().bytes;
         let listed = one.mirror.now().unwrap().left;
         one.mirror.cluster.fetch_add(1, Ordering::Relaxed);

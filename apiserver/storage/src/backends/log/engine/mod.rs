@@ -198,7 +198,7 @@ impl Engine {
         self.end_watches();
     }
 
-    /// Lets go of files and lock.
+    /// Closes the files and releases the lock.
     pub(super) fn close_files(&self) {
         self.appender.lock().close();
         self.files.close();

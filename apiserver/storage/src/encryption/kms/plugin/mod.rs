@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tonic::Code;
 
-/// Age of an answer from which a health check has the plugin asked again.
+/// Age of an answer from which a health check requests another.
 const HEALTHY_AGE: Duration = Duration::from_secs(20);
 const UNHEALTHY_AGE: Duration = Duration::from_secs(3);
 /// Calls that decrypt at once.
@@ -120,7 +120,7 @@ impl Plugin {
         &self.prefix
     }
 
-    /// Blocks until the plugin was asked once, or its time is over.
+    /// Blocks until the plugin has answered once, or its time is over.
     pub(in crate::encryption) fn wait_until_asked(&self) {
         let most = self.timeout * 2 + self.timeout / 2;
         let mut health = self.health.lock();
@@ -129,7 +129,7 @@ impl Plugin {
             .wait_while_for(&mut health, |health| health.last.is_none(), most);
     }
 
-    /// The plugin's health as it was last; where that is long ago, it is asked again.
+    /// Returns the plugin's last health, and requests it again if that is old.
     pub(in crate::encryption) fn health(&self) -> Result<(), String> {
         let now = self.runtime.monotonic();
         let health = self.health.lock();
@@ -143,7 +143,7 @@ impl Plugin {
         last.clone()
     }
 
-    /// Has the plugin asked now.
+    /// Requests the plugin's health now.
     pub(in crate::encryption) fn ask(&self) {
         self.asked.notify_one();
     }

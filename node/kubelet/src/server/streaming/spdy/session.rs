@@ -99,7 +99,7 @@ impl SpdyStream {
         self.writer.command(Command::Accept { id: self.id() }).await;
     }
 
-    /// Settles anew what becomes of data on it.
+    /// Decides again what becomes of data on it.
     pub(crate) fn set_reading(&self, reading: Reading) {
         self.writer.handle.streams.set_reading(self.id(), reading);
     }

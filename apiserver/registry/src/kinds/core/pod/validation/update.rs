@@ -140,7 +140,7 @@ fn narrowed_terms(errors: &mut Errors, path: &Path<'_>, new: Option<Ref<'_>>, ol
     }
 }
 
-/// A term that asks what it asked before, and perhaps more; one that asked nothing matches nothing, and stays so.
+/// Reports whether a term has its former requirements, and perhaps more; a term without any matches nothing, and must stay so.
 fn only_adds(new: Ref<'_>, old: Ref<'_>) -> bool {
     let lists = ["matchExpressions", "matchFields"];
     let nothing = |term: Ref<'_>| lists.iter().all(|list| term.list(list).len() == 0);

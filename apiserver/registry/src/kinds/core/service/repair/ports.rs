@@ -1,4 +1,4 @@
-//! The loop over node ports: each round the bitmap is made anew from the services there are.
+//! The loop over node ports: each round the bitmap is recreated from the services there are.
 
 use super::super::port_range::PortRange;
 use super::super::ports::number;
