@@ -146,6 +146,8 @@ impl ContainerControl {
                     message: format!("error making pod data directories: {error}"),
                 })
         };
+        // Group before folders, in one piece of work: the sandbox is created in the group, and its logs in the
+        // folders.
         let outcome = lane.run("making the pod's group and folders", work).await;
         outcome.unwrap_or_else(|error| Err(group_failed(error.to_string())))
     }
@@ -181,6 +183,7 @@ impl ContainerControl {
             return Err("user namespaces are not supported by the container runtime".to_string());
         }
         let in_use = self.host_ports.check(&sandbox::host_ports(pod)).await;
+        // Before the sandbox takes an address: a refused pod is retried, and would use one with each attempt.
         in_use.map_err(|error| error.to_string())?;
         let runtime_handler = runtime_class::handler(&self.client, pod).await?;
         let request = v1::RunPodSandboxRequest {
@@ -191,6 +194,7 @@ impl ContainerControl {
             true => Rank::Critical,
             false => Rank::Usual,
         };
+        // Taken last: reads of the API before it hold no turn, and critical pods pass the others here.
         let _turn = self.sandbox_turns.take(rank).await;
         let began = self.runtime.monotonic();
         let answer = self
@@ -251,6 +255,8 @@ impl ContainerControl {
         with: PodFacilities<'_>,
     ) -> Result<(), StartError> {
         self.show_images(pod, container, with).await?;
+        // Pulled before anything is made for the container: a pull may take minutes, and values of its
+        // environment would be old.
         let image = self.images.ensure(pod, container, with.objects).await?;
         let id = self.create(pod, container, start, &image, with).await?;
         self.events.container(
@@ -315,6 +321,8 @@ impl ContainerControl {
         let of_claims = self.dra.cdi_devices(pod, container);
         let of_claims = of_claims.map_err(StartError::config)?;
         let services = self.services.variables(pod).await;
+        // As upstream: a container without the variables of its Services would run with wrong settings until
+        // its next restart.
         let services = services.ok_or_else(|| StartError::config(NO_SERVICES))?;
         if let Some(problem) = services.problem() {
             let (reason, kind) = ("ServiceVariablesForming", EventType::Warning);
@@ -354,6 +362,7 @@ impl ContainerControl {
             .cdi_devices
             .extend(of_claims.into_iter().map(|name| v1::CdiDevice { name }));
         let mut config = self.inject_devices(config, with.lane).await?;
+        // After devices and claims are in it, as their environment and mounts count too.
         unusable::check(&config)?;
         self.resource_managers.recover(pod, container);
         let cpus = self.resource_managers.put_into(pod, container, &mut config);
@@ -435,6 +444,7 @@ impl ContainerControl {
             why: "FailedPostStartHook",
             ..Killing::within(grace_period(pod), ip)
         };
+        // As upstream: a container whose postStart hook failed is killed, and its restart policy decides.
         self.kill(pod, &container.name, id, killing).await;
         Err(StartError {
             reason: hooks::POST_START_ERROR,

@@ -84,6 +84,7 @@ impl ContainerControl {
                 .container(pod, name, EventType::Normal, "Killing", message);
             self.pre_stop(pod, name, id, &killing).await;
         }
+        // The hook's time counts against the grace period, as upstream's.
         let left = |runtime: &Runtime| {
             let used = i64::try_from((runtime.monotonic() - began).as_secs()).unwrap_or(i64::MAX);
             killing.grace_seconds.saturating_sub(used).max(0)
@@ -93,6 +94,7 @@ impl ContainerControl {
             // Out of turn where its time is up.
             let _ = self.runtime.timeout(patience, turn.cancelled()).await;
         }
+        // Also where the hook used all of it: the process gets a chance to end by itself.
         let grace = left(&self.runtime).max(GRACE_SECONDS_MIN);
         match self.cri.stop_container(id, grace).await {
             Err(error) if !error.is_not_found() => {

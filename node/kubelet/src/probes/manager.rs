@@ -107,6 +107,7 @@ impl ProbeManager {
         }
         self.keep_tasks(|key| wanted.contains(key));
         let ids: BTreeSet<&String> = wanted.iter().map(|(id, _)| id).collect();
+        // After the tasks: one that has just ended would write its result again.
         self.results.lock().retain(|id, _| ids.contains(id));
     }
 
@@ -143,6 +144,7 @@ impl ProbeManager {
 
     fn seed(&self, id: &str, container: &Container, status: &PodStatus) {
         let mut results = self.results.lock();
+        // Only once for each container: later the probes' own results are newer than the status.
         if results.contains_key(id) || probes(container).next().is_none() {
             return;
         }
@@ -334,6 +336,8 @@ impl Prober {
         let answer = execute(&self.runtime, &self.cri, &self.probe, &self.target).await;
         let took = self.runtime.monotonic() - began;
         let well = answer.is_ok();
+        // A probe that races with the container's end would count as a failure, with an event about a container
+        // that has succeeded.
         if !well && !self.is_running().await {
             return false;
         }
@@ -359,6 +363,7 @@ impl Prober {
         } else {
             self.probe.failure_threshold.unwrap_or(3)
         };
+        // The result changes at the threshold alone; below it the last one holds.
         if streak.length < needed {
             return true;
         }
