@@ -156,6 +156,7 @@ impl DeploymentReconciler {
 
     async fn round(&self, snapshot: &Snapshot, about: &ObjectReference) -> Result<Outcome, ReconcileError> {
         let plan = plan(snapshot);
+        // Annotations first: sizes of the set are decided on its newest version, which the next reconcile has.
         if plan.refresh_new && self.refresh_new(snapshot).await? {
             // The set's own event brings the next round.
             return Ok(Outcome::Done);
@@ -173,6 +174,7 @@ impl DeploymentReconciler {
                 }
             }
         }
+        // Also after a failed creation: old sets may have to shrink, and a quota then has room for the new one.
         self.scale(snapshot, &plan, about).await?;
         self.clean_up(&plan).await?;
         let outcome = self.write_status(snapshot, &progress, name_taken).await?;
@@ -249,6 +251,8 @@ impl DeploymentReconciler {
             }
             Err(error) => {
                 if (400..500).contains(&error.code()) {
+                    // Refused for sure; after any other error the outcome is unknown, and the expectation stays
+                    // until it is read.
                     self.not_done(key, set.key());
                 }
                 Err(error)
@@ -265,6 +269,7 @@ impl DeploymentReconciler {
     ) -> Result<Option<String>, ClientError> {
         let deployment = &snapshot.deployment;
         let hash = revisions::template_hash(deployment);
+        // A name by the template's hash: a creation that is repeated after a lost answer finds its own set.
         let name = format!("{}-{hash}", deployment.name());
         let body = self.new_set(snapshot, &name, &hash, size);
         let resource = ApiResource::of::<ReplicaSet>();

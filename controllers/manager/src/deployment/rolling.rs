@@ -26,6 +26,7 @@ pub(super) fn new_size(deployment: &DeploymentView, all: &[SetRef], current: i32
 
 /// The next step for the new set, where one is due.
 pub(super) fn scale_new(deployment: &DeploymentView, new: &SetRef, all: &[SetRef]) -> Option<Scale> {
+    // Scaled down during a rollout: the new set follows at once, whatever the old ones have.
     let size = if new.replicas > deployment.replicas {
         deployment.replicas
     } else {
@@ -45,6 +46,7 @@ pub(super) fn scale_old(
     old: &[SetRef],
 ) -> Vec<Scale> {
     let mut sizes: Vec<(SetRef, i32)> = old.iter().map(|set| (set.clone(), set.replicas)).collect();
+    // The oldest first, as upstream; the key breaks ties, so that a simulation runs the same twice.
     sizes.sort_by_key(|(set, _)| (set.created, set.key().clone()));
     let old_total = sum(sizes.iter().map(|(_, size)| *size));
     if old_total == 0 || !old.iter().chain([new]).all(counts_are_of_its_size) {
@@ -56,6 +58,7 @@ pub(super) fn scale_old(
     if room <= 0 {
         return Vec::new();
     }
+    // Before available ones: pods that serve no one free room for the new set without costing availability.
     clean_up_unhealthy(&mut sizes, room);
     scale_down_available(&mut sizes, new, min_available);
     sizes

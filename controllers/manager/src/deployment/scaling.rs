@@ -97,6 +97,7 @@ fn in_proportion(
         sizes.push(set.replicas + share);
         added += share;
     }
+    // The largest set takes what rounding has left, so that the sum is exact (upstream's `scale`).
     if let Some(first) = sizes.first_mut() {
         *first = (*first + to_add - added).max(0);
     }
@@ -129,6 +130,7 @@ fn fraction(deployment: &DeploymentView, surge: i32, set: &SetRef) -> i32 {
         .and_then(|text| text.parse::<i32>().ok());
     let max_before = max_before
         .filter(|max| *max > 0)
+        // A set without the annotation is from before it was introduced, or was adopted.
         .unwrap_or(deployment.status.replicas)
         .max(1);
     let size = f64::from(set.replicas) * f64::from(deployment.replicas + surge) / f64::from(max_before);
