@@ -250,14 +250,16 @@ impl Actions {
         Ok(revision)
     }
 
-    /// Says that the pod fits nowhere, and makes room for it where that was decided.
+    /// Says that the pod fits nowhere, and makes room for it where that was decided. Returns the victims that do not go: all, for a
+    /// pod that is gone, and where it is open whether the API knows of the nomination, without which a scheduler that starts would not
+    /// know whom they go for.
     pub(crate) async fn reject(
         &self,
         pod: &Arc<PodInfo>,
         message: &str,
         preemption: Option<Preemption>,
         nomination: Nomination,
-    ) {
+    ) -> Vec<Arc<PodInfo>> {
         self.warn(pod, message);
         let nominated = match (&preemption, nomination) {
             (Some(preemption), _) => Some(&*preemption.node),
@@ -267,29 +269,34 @@ impl Actions {
         let said = self
             .set_unschedulable(pod, "Unschedulable", message, nominated)
             .await;
-        // For a pod that is gone meanwhile no other goes.
-        let preemption = preemption.filter(|_| !said.is_err_and(|error| is_gone(&error)));
-        if let Some(preemption) = preemption {
-            let begun = self.runtime.monotonic();
-            let all = self.make_room(pod, &preemption).await;
-            let took = self.runtime.monotonic().saturating_sub(begun);
-            self.metrics.preempted(all, took);
+        let Some(preemption) = preemption else {
+            return Vec::new();
+        };
+        if said.is_err_and(|error| is_gone(&error) || is_open(&error)) {
+            return preemption.victims;
         }
+        let begun = self.runtime.monotonic();
+        let staying = self.make_room(pod, &preemption).await;
+        let took = self.runtime.monotonic().saturating_sub(begun);
+        self.metrics.preempted(staying.is_empty(), took);
+        staying
     }
 
-    /// Deletes the victims. Returns whether all of them go.
-    async fn make_room(&self, pod: &Arc<PodInfo>, preemption: &Preemption) -> bool {
+    /// Deletes the victims. Returns those that do not go.
+    async fn make_room(&self, pod: &Arc<PodInfo>, preemption: &Preemption) -> Vec<Arc<PodInfo>> {
         for other in &preemption.dispossessed {
             let body = json!({"status": {"nominatedNodeName": null}});
             let _ = self.patch_status(other, body).await;
         }
         // One that is being deleted makes room without another word.
         let victims = preemption.victims.iter();
-        let mut all = true;
+        let mut staying = Vec::new();
         for victim in victims.filter(|victim| !victim.pod.is_deleting()) {
-            all &= self.preempt(pod, victim, &preemption.node).await;
+            if !self.preempt(pod, victim, &preemption.node).await {
+                staying.push(Arc::clone(victim));
+            }
         }
-        all
+        staying
     }
 
     /// Reports a failure that is not the pod's fault. No node is nominated for it any more.
@@ -415,6 +422,11 @@ impl Actions {
             note,
         ));
     }
+}
+
+/// The request may have been carried out, or may be when it is sent again.
+fn is_open(error: &ClientError) -> bool {
+    error.leaves_open() || error.code() == TOO_MANY_REQUESTS
 }
 
 /// The pod is gone, or another has its name.

@@ -78,6 +78,8 @@ enum Outcome {
     Reserved(Arc<PodInfo>, Box<str>, Reservation),
     NotReserved(Arc<PodInfo>, Reservation),
     NotDeallocated(Arc<PodInfo>),
+    /// The pod, and its victims that stay.
+    NotPreempted(Arc<PodInfo>, Vec<Arc<PodInfo>>),
     Answered(Answer),
     Reported,
 }
@@ -187,6 +189,10 @@ impl Driver {
             Outcome::NotDeallocated(pod) => {
                 self.scheduler.not_deallocated(&pod, self.runtime.monotonic());
             }
+            Outcome::NotPreempted(pod, victims) => {
+                let now = self.runtime.monotonic();
+                self.scheduler.not_preempted(&pod, &victims, now);
+            }
             Outcome::Answered(answer) => self.scheduler.answered(answer),
             Outcome::Reported => {}
         }
@@ -275,10 +281,12 @@ async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
                 Some(own) => actions.deallocate(&pod, &own).await,
                 None => true,
             };
-            actions.reject(&pod, &message, preemption, nomination).await;
+            let staying = actions.reject(&pod, &message, preemption, nomination).await;
             match deallocated {
-                true => Outcome::Reported,
+                // A pod whose devices are taken from it preempts no other.
                 false => Outcome::NotDeallocated(pod),
+                true if !staying.is_empty() => Outcome::NotPreempted(pod, staying),
+                true => Outcome::Reported,
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::framework::ClusterEvents;
 use crate::meter::{ExtensionPoint, Meter, SUCCESS, UNSCHEDULABLE};
 use crate::metrics::AttemptResult;
 use crate::pod::PodInfo;
-use crate::preemption::{Candidate, DryRun, PreemptionImpossible, Surroundings};
+use crate::preemption::{Candidate, DryRun, PreemptionImpossible, Surroundings, has_room_made};
 use crate::scheduler::{BURST_STEPS, Scheduler};
 use crate::wakes::Wakes;
 use std::collections::BTreeSet;
@@ -54,7 +54,9 @@ impl Scheduler {
             return Some(self.rejected(&attempt, *diagnosis, PostFilterEnd::default(), now));
         };
         let begun = attempt.meter().map(Meter::now);
-        match DryRun::begin(pod, &self.nodes, &resolvable, random, args) {
+        let nodes = &self.nodes;
+        let may = has_room_made(pod, nodes, &resolvable, &self.nominations);
+        match may.and_then(|()| DryRun::begin(pod, nodes, &resolvable, random, args)) {
             Ok(dry_run) => {
                 let begun = DryRunOf {
                     attempt,
@@ -192,6 +194,15 @@ impl Scheduler {
         }
     }
 
+    /// Victims of a preemption stay, as they could not be deleted: the pod is tried again.
+    pub fn not_preempted(&mut self, pod: &PodInfo, victims: &[Arc<PodInfo>], now: Duration) {
+        for victim in victims {
+            self.nominations.stays(pod, victim);
+        }
+        let is_pod = |own: &PodInfo| own.key == pod.key;
+        self.queue.happened_to(ClusterEvents::POD_GONE, now, is_pod);
+    }
+
     /// Nominates the node and its victims; where preempting helps nowhere, no node is nominated for the pod any more.
     fn preempt(
         &mut self,
@@ -215,6 +226,7 @@ impl Scheduler {
             .iter()
             .for_each(|other| self.nominations.remove(other));
         self.nominations.add(pod, &node);
+        self.nominations.preempts(pod, &candidate.victims);
         let preemption = Preemption {
             node,
             victims: candidate.victims,

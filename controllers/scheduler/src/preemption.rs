@@ -177,12 +177,36 @@ fn eligible(pod: &PodInfo, nodes: &NodeTable, resolvable: &[NodeId]) -> Result<(
             "not eligible due to preemptionPolicy=Never.".to_owned(),
         ));
     }
-    let nominated = &*pod.pod.status.nominated_node_name;
+    waits_for(&pod.pod.status.nominated_node_name, nodes, resolvable, |own| {
+        own.priority() < pod.priority() && terminates_by_preemption(&own.pod)
+    })
+}
+
+/// Refuses a preemption where pods that go for an earlier one are still on the node that it nominated: the API may not have shown
+/// yet that they go, nor which node was nominated.
+pub(crate) fn has_room_made(
+    pod: &PodInfo,
+    nodes: &NodeTable,
+    resolvable: &[NodeId],
+    nominations: &Nominations,
+) -> Result<(), PreemptionImpossible> {
+    let nominated = nominations.node_of(pod).unwrap_or_default();
+    waits_for(nominated, nodes, resolvable, |own| {
+        nominations.is_victim(pod, own)
+    })
+}
+
+/// Refuses where such a pod is on the nominated node; one that would not do for the pod in any case does not matter.
+fn waits_for(
+    nominated: &str,
+    nodes: &NodeTable,
+    resolvable: &[NodeId],
+    is_leaving: impl Fn(&PodInfo) -> bool,
+) -> Result<(), PreemptionImpossible> {
     let Some(node) = nodes.id(nominated).filter(|node| resolvable.contains(node)) else {
         return Ok(());
     };
-    let leaving = |own: &Arc<PodInfo>| own.priority() < pod.priority() && terminates_by_preemption(&own.pod);
-    if nodes.pods[node].iter().any(leaving) {
+    if nodes.pods[node].iter().any(|own| is_leaving(own)) {
         return Err(PreemptionImpossible(
             "not eligible due to a terminating pod on the nominated node.".to_owned(),
         ));

@@ -148,6 +148,7 @@ impl Scheduler {
         if !nominated.is_empty() && !self.queue.contains(key) {
             self.nominations.add(pod, nominated);
         }
+        self.nominations.renew(pod);
         self.queue.set(Arc::clone(pod), gate, now);
     }
 
@@ -191,7 +192,13 @@ impl Scheduler {
     }
 
     fn pod_gone(&mut self, key: &ObjectKey, now: Duration) {
+        let is_nominated = |pod: &&Arc<PodInfo>| self.nominations.node_of(pod).is_some();
+        let nominated = self.queue.get(key).filter(is_nominated).cloned();
         self.waits_no_more(key);
+        if let Some(pod) = nominated {
+            // The room that it was given is free again.
+            self.pod_changed_for_others(ClusterEvents::POD_GONE, Some(&pod), None, now);
+        }
         self.leave_node(key, now);
     }
 

@@ -173,7 +173,11 @@ impl Algorithm {
         };
         // The node where room was made for it, or that another component chose, where it fits (upstream's
         // `evaluateNominatedNode`).
-        let nominated = nodes.id(&attempt.pod().pod.status.nominated_node_name);
+        let pod = attempt.pod();
+        let decided = nominations
+            .node_of(pod)
+            .unwrap_or(&pod.pod.status.nominated_node_name);
+        let nominated = nodes.id(decided);
         let nominated = nominated.filter(|node| filters.fits(evaluation, *node));
         let all = wanted >= among || verdict.is_some() || self.ranking.policy() != Policy::Default;
         let feasible = match (all, nominated, extenders) {

@@ -82,3 +82,77 @@ fn nomination_goes_with_the_node_where_room_is_made() {
          preempting 1 victims"
     );
 }
+
+/// A node with a pod of little importance, a pod that preempts it, and the pod that goes.
+fn preempting() -> (Scheduler, Arc<PodInfo>, Arc<PodInfo>) {
+    let mut scheduler = with_node();
+    let running = make_pod("low", json!({"cpu": "4", "nodeName": "a"}));
+    scheduler.pod_changed(&running.key, Some(&running), NOW);
+    let pod = make_pod(
+        "p",
+        json!({"cpu": "4", "priority": 5, "schedulerName": SCHEDULER_NAME}),
+    );
+    scheduler.pod_changed(&pod.key, Some(&pod), NOW);
+    assert_eq!(preempted_by(&mut scheduler, NOW), 1);
+    (scheduler, pod, running)
+}
+
+/// Victims of the next decision, which places no pod.
+fn preempted_by(scheduler: &mut Scheduler, now: Duration) -> usize {
+    match scheduler.decide(now, 0) {
+        Some(Decision::Reject { preemption, .. }) => preemption.map_or(0, |own| own.victims.len()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The API has shown neither the nomination nor that the victim goes, when another node offers a victim too.
+#[test]
+fn nomination_made_here_counts_before_the_api_shows_it() {
+    let (mut scheduler, _, running) = preempting();
+    scheduler.node_changed("b", Some(&make_node(&json!({"name": "b"}))), NOW);
+    let other = make_pod("other", json!({"cpu": "4", "nodeName": "b"}));
+    scheduler.pod_changed(&other.key, Some(&other), NOW);
+    let later = Duration::from_secs(60);
+    let Some(Decision::Reject {
+        preemption: None,
+        nomination: Nomination::Kept,
+        message,
+        ..
+    }) = scheduler.decide(later, 0)
+    else {
+        panic!("its victim is still going")
+    };
+    let why = "preemption: not eligible due to a terminating pod on the nominated node.";
+    assert!(message.ends_with(why), "{message}");
+    // The room is there once the victim is gone.
+    scheduler.pod_changed(&running.key, None, later);
+    let Some(Decision::Bind { node, .. }) = scheduler.decide(2 * later, 0) else {
+        panic!("the victim is gone")
+    };
+    assert_eq!(&*node, "a");
+}
+
+#[test]
+fn victim_that_could_not_be_deleted_may_be_chosen_again() {
+    let (mut scheduler, pod, running) = preempting();
+    let later = Duration::from_secs(60);
+    scheduler.not_preempted(&pod, &[running], later);
+    assert_eq!(preempted_by(&mut scheduler, later), 1);
+}
+
+#[test]
+fn nominated_pod_that_goes_wakes_the_pods_that_respected_it() {
+    let (mut scheduler, pod, running) = preempting();
+    let lesser = json!({"cpu": "4", "priority": 1, "schedulerName": SCHEDULER_NAME});
+    let lesser = make_pod("lesser", lesser);
+    scheduler.pod_changed(&running.key, None, NOW);
+    // It is tried before the nominated pod, whose turn is later.
+    let later = Duration::from_secs(60);
+    scheduler.queue.pop(NOW).unwrap();
+    scheduler.pod_changed(&lesser.key, Some(&lesser), later);
+    assert_eq!(preempted_by(&mut scheduler, later), 0);
+    assert!(scheduler.queue.is_unschedulable(&lesser.key));
+    scheduler.pod_changed(&pod.key, None, 2 * later);
+    let decided = scheduler.decide(3 * later, 0);
+    assert!(matches!(decided, Some(Decision::Bind { .. })), "{decided:?}");
+}
