@@ -1,15 +1,20 @@
-//! Answers of the single-node plugins for one pod shape, kept and brought up to date row by row.
+//! Answers of the single-node plugins for one pod shape, kept and brought up to date row by row, as attempts ask for them.
 
 use crate::attempt::beyond_few;
 use crate::footprint::hashed_bytes;
 use crate::framework::{Cycle, Filter, Normalize, PluginRegistration, PluginSet, Rejection, Scope, Score};
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::Shape;
+use std::cell::{Ref, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Shapes kept at most; the least recently used goes first.
-pub const MAX_SHAPES: usize = 128;
+/// Shapes kept at most, in a large cluster and in a small one, between which their rows together are bounded: 40 bytes each.
+const MIN_SHAPES: usize = 128;
+const MAX_SHAPES: usize = 1024;
+const MAX_CELLS: usize = 1 << 19;
+/// A number whose multiples are far from each other.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Bytes of a shape that is kept, as [`hashed_bytes`] counts: pods of charts have a tenth. Of larger ones the last is
 /// kept alone, since what is kept stays when the pod is gone.
 pub const MAX_SHAPE_BYTES: usize = 16 << 10;
@@ -17,10 +22,12 @@ pub const MAX_SHAPE_BYTES: usize = 16 << 10;
 /// Bytes compared in the time of one step.
 const BYTES_A_STEP: usize = 1024;
 
-/// A verdict in one byte pair: this, [`ABSENT`], or one more than an index into `failures`.
+/// A verdict in one byte pair: this, [`ABSENT`], [`STALE`], or one more than an index into `failures`.
 pub const FEASIBLE: u16 = 0;
 /// No node in this row.
 pub const ABSENT: u16 = u16::MAX;
+/// The row changed since it was looked at.
+const STALE: u16 = ABSENT - 1;
 
 /// One way to be rejected by one plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +48,6 @@ pub struct Column {
 #[derive(Debug, Default)]
 pub struct Evaluation {
     seen: Option<u64>,
-    last_used: u64,
     pub verdicts: Vec<u16>,
     pub failures: Vec<Failure>,
     /// Weighted scores that need no normalisation, summed.
@@ -55,36 +61,26 @@ impl Evaluation {
         self.failures.get(usize::from(verdict).checked_sub(1)?)
     }
 
-    /// Brings every changed row up to date.
+    /// Marks every changed row.
     fn update(
         &mut self,
-        plugins: &PluginSet,
+        pass: &Pass<'_>,
         cycle: Cycle<'_>,
         allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,
     ) {
-        let pass = Pass::new(plugins, cycle);
-        let steps_a_row = 1 + beyond_few(cycle.attempt.rated_items());
-        let worked = |rows: usize| cycle.attempt.worked(rows.saturating_mul(steps_a_row));
         let changed = self.seen.and_then(|seen| cycle.nodes.changed_since(seen));
         match (changed, allowed) {
             (Some(changed), None) if changed.len() < cycle.nodes.rows() => {
-                self.resize(&pass, cycle.nodes.rows());
-                worked(changed.len());
+                self.resize(cycle.nodes.rows());
                 for node in changed {
-                    self.evaluate(&pass, cycle.nodes, *node);
+                    self.verdicts[*node] = STALE;
                 }
             }
             (_, None) => {
-                self.reset(&pass, cycle.nodes.rows());
-                worked(cycle.nodes.rows());
-                for node in 0..cycle.nodes.rows() {
-                    self.evaluate(&pass, cycle.nodes, node);
-                }
+                self.reset(pass, cycle.nodes.rows());
+                self.verdicts.fill(STALE);
             }
-            (_, Some((names, plugins))) => {
-                worked(names.len());
-                self.update_named(&pass, cycle.nodes, names, plugins);
-            }
+            (_, Some((names, plugins))) => self.update_named(pass, cycle.nodes, names, plugins),
         }
         self.seen = Some(cycle.nodes.now());
     }
@@ -107,7 +103,7 @@ impl Evaluation {
             *verdict = if *present { other } else { ABSENT };
         }
         for id in names.iter().filter_map(|name| nodes.id(name)) {
-            self.evaluate(pass, nodes, id);
+            self.verdicts[id] = STALE;
         }
     }
 
@@ -116,10 +112,10 @@ impl Evaluation {
         self.verdicts.clear();
         self.fixed.clear();
         self.columns = pass.normalized.iter().map(Pass::column).collect();
-        self.resize(pass, rows);
+        self.resize(rows);
     }
 
-    fn resize(&mut self, _pass: &Pass<'_>, rows: usize) {
+    fn resize(&mut self, rows: usize) {
         self.verdicts.resize(rows, ABSENT);
         self.fixed.resize(rows, 0);
         for column in &mut self.columns {
@@ -157,7 +153,7 @@ impl Evaluation {
             self.failures.push(Failure { plugin, rejection });
             self.failures.len() - 1
         });
-        u16::try_from(index + 1).unwrap_or(ABSENT - 1)
+        u16::try_from(index + 1).map_or(STALE - 1, |verdict| verdict.min(STALE - 1))
     }
 }
 
@@ -212,52 +208,122 @@ impl<'a> Pass<'a> {
 /// Evaluations by shape.
 #[derive(Debug, Default)]
 pub struct Evaluations {
-    by_shape: HashMap<Arc<Shape>, Evaluation>,
+    places: HashMap<Arc<Shape>, usize>,
+    kept: Vec<(Arc<Shape>, Evaluation)>,
     /// The last one of a shape beyond [`MAX_SHAPE_BYTES`]: a change of its pod that leaves the shape costs little.
     large: Option<(Arc<Shape>, Evaluation)>,
-    uses: u64,
+    dropped: u64,
 }
 
 impl Evaluations {
-    /// The evaluation of the pod's shape, brought up to date.
-    pub fn of(
-        &mut self,
-        plugins: &PluginSet,
-        cycle: Cycle<'_>,
+    /// The evaluation of the pod's shape, which is brought up to date row by row.
+    pub(crate) fn of<'a>(
+        &'a mut self,
+        plugins: &'a PluginSet,
+        cycle: Cycle<'a>,
         allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,
-    ) -> &Evaluation {
-        self.uses += 1;
+    ) -> Answers<'a> {
         let shape = &cycle.pod.shape;
         let bytes = hashed_bytes(shape);
-        if bytes > MAX_SHAPE_BYTES {
+        let evaluation = if bytes > MAX_SHAPE_BYTES {
             // Measured and compared.
             cycle.attempt.worked(2 * bytes / BYTES_A_STEP);
             let known = self.large.take().filter(|(own, _)| own == shape);
-            let (_, evaluation) = self
-                .large
-                .insert(known.unwrap_or_else(|| (Arc::clone(shape), Evaluation::default())));
-            evaluation.update(plugins, cycle, allowed);
-            return evaluation;
-        }
-        if self.by_shape.len() >= MAX_SHAPES && !self.by_shape.contains_key(&cycle.pod.shape) {
-            self.drop_oldest();
-        }
-        let evaluation = self.by_shape.entry(Arc::clone(&cycle.pod.shape)).or_default();
-        evaluation.last_used = self.uses;
-        evaluation.update(plugins, cycle, allowed);
-        evaluation
+            let fresh = || (Arc::clone(shape), Evaluation::default());
+            &mut self.large.insert(known.unwrap_or_else(fresh)).1
+        } else {
+            let place = self.place_of(shape, cycle.nodes.rows());
+            &mut self.kept[place].1
+        };
+        Answers::new(evaluation, plugins, cycle, allowed)
     }
 
     /// Shapes that are kept.
     #[cfg(test)]
     pub(crate) fn shapes(&self) -> usize {
-        self.by_shape.len()
+        self.kept.len()
     }
 
-    fn drop_oldest(&mut self) {
-        let oldest = self.by_shape.iter().min_by_key(|(_, one)| one.last_used);
-        if let Some(shape) = oldest.map(|(shape, _)| Arc::clone(shape)) {
-            self.by_shape.remove(&shape);
+    fn place_of(&mut self, shape: &Arc<Shape>, rows: usize) -> usize {
+        if let Some(place) = self.places.get(shape) {
+            return *place;
+        }
+        while self.kept.len() >= most_shapes(rows) {
+            self.drop_any();
+        }
+        self.places.insert(Arc::clone(shape), self.kept.len());
+        self.kept.push((Arc::clone(shape), Evaluation::default()));
+        self.kept.len() - 1
+    }
+
+    /// Drops one, whichever: of shapes that come in turn, more than are kept, the oldest is the one that comes next.
+    fn drop_any(&mut self) {
+        self.dropped += 1;
+        let random = usize::try_from(self.dropped.wrapping_mul(SPREAD) >> 32).unwrap_or(0);
+        let (shape, _) = self.kept.swap_remove(random % self.kept.len());
+        let (place, last) = (self.places.remove(&shape), self.kept.len());
+        if let Some(place) = place.filter(|place| *place < last) {
+            self.places.insert(Arc::clone(&self.kept[place].0), place);
+        }
+    }
+}
+
+/// Shapes that are kept for so many rows.
+fn most_shapes(rows: usize) -> usize {
+    (MAX_CELLS / rows.max(1)).clamp(MIN_SHAPES, MAX_SHAPES)
+}
+
+/// The evaluation of a shape for one attempt. A row that changed is looked at when the attempt asks for it: a search that ends
+/// after a share of the nodes costs that share, however many shapes there are.
+pub(crate) struct Answers<'a> {
+    pass: Pass<'a>,
+    cycle: Cycle<'a>,
+    steps_a_row: usize,
+    evaluation: RefCell<&'a mut Evaluation>,
+}
+
+impl<'a> Answers<'a> {
+    fn new(
+        evaluation: &'a mut Evaluation,
+        plugins: &'a PluginSet,
+        cycle: Cycle<'a>,
+        allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,
+    ) -> Self {
+        let pass = Pass::new(plugins, cycle);
+        evaluation.update(&pass, cycle, allowed);
+        Self {
+            pass,
+            cycle,
+            steps_a_row: 1 + beyond_few(cycle.attempt.rated_items()),
+            evaluation: RefCell::new(evaluation),
+        }
+    }
+
+    pub(crate) fn is_feasible(&self, node: NodeId) -> bool {
+        let mut evaluation = self.evaluation.borrow_mut();
+        self.look_at(&mut evaluation, node);
+        evaluation.verdicts.get(node) == Some(&FEASIBLE)
+    }
+
+    /// The evaluation, with every row looked at.
+    pub(crate) fn complete(&self) -> Ref<'_, Evaluation> {
+        let mut evaluation = self.evaluation.borrow_mut();
+        for node in 0..evaluation.verdicts.len() {
+            self.look_at(&mut evaluation, node);
+        }
+        drop(evaluation);
+        self.known()
+    }
+
+    /// The evaluation as far as rows were looked at.
+    pub(crate) fn known(&self) -> Ref<'_, Evaluation> {
+        Ref::map(self.evaluation.borrow(), |own| &**own)
+    }
+
+    fn look_at(&self, evaluation: &mut Evaluation, node: NodeId) {
+        if evaluation.verdicts.get(node) == Some(&STALE) {
+            self.cycle.attempt.worked(self.steps_a_row);
+            evaluation.evaluate(&self.pass, self.cycle.nodes, node);
         }
     }
 }

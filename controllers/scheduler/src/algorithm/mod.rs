@@ -161,7 +161,7 @@ impl Algorithm {
             false => self.search.wanted(among),
         };
         let allowed = allowed.as_ref().map(|names| (names, &naming[..]));
-        let evaluation = self.evaluations.of(&self.plugins, cycle, allowed);
+        let answers = self.evaluations.of(&self.plugins, cycle, allowed);
         let verdict = match extenders {
             Extenders::Asked(verdict) => Some(verdict),
             Extenders::Absent | Extenders::Unasked => None,
@@ -178,19 +178,19 @@ impl Algorithm {
             .node_of(pod)
             .unwrap_or(&pod.pod.status.nominated_node_name);
         let nominated = nodes.id(decided);
-        let nominated = nominated.filter(|node| filters.fits(evaluation, *node));
+        let nominated = nominated.filter(|node| filters.fits(&answers, *node));
         let all = wanted >= among || verdict.is_some() || self.ranking.policy() != Policy::Default;
         let feasible = match (all, nominated, extenders) {
             (_, Some(node), Extenders::Absent | Extenders::Asked(_)) => vec![node],
-            (true, ..) => feasible(evaluation, &filters),
+            (true, ..) => feasible(&answers.complete(), &filters),
             (false, ..) => {
-                let fits = |node| filters.fits(evaluation, node);
+                let fits = |node| filters.fits(&answers, node);
                 self.search.first(nodes.search_order(), wanted, fits)
             }
         };
         ran(attempt, ExtensionPoint::Filter, SUCCESS, begun);
         if feasible.is_empty() {
-            return Err(diagnose(evaluation, &filters, nodes));
+            return Err(diagnose(&answers.complete(), &filters, nodes));
         }
         sample(&self.plugins, cycle, feasible[0]);
         if matches!(extenders, Extenders::Unasked) {
@@ -210,7 +210,7 @@ impl Algorithm {
             return Ok(Placement::On(only));
         }
         let begun = began(attempt);
-        let mut totals = scores(&self.plugins.score, evaluation, cycle, &best);
+        let mut totals = scores(&self.plugins.score, &answers.known(), cycle, &best);
         if let Some(verdict) = verdict {
             add_scores(&mut totals, verdict, nodes, &best);
         }

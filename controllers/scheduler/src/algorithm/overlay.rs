@@ -2,7 +2,7 @@
 
 use super::FitError;
 use crate::diagnosis::Diagnosis;
-use crate::evaluation::{ABSENT, Evaluation, FEASIBLE, Failure};
+use crate::evaluation::{ABSENT, Answers, Evaluation, FEASIBLE, Failure};
 use crate::extender::{EXTENDER, Verdict};
 use crate::framework::{Filter, Rejection};
 use crate::nodes::{NodeId, NodeTable};
@@ -21,8 +21,8 @@ impl Overlay<'_> {
         self.promised.is_empty() && self.filters.is_empty() && self.verdict.is_none()
     }
 
-    pub(super) fn fits(&self, evaluation: &Evaluation, node: NodeId) -> bool {
-        evaluation.verdicts.get(node) == Some(&FEASIBLE) && self.reject(node).is_none()
+    pub(super) fn fits(&self, answers: &Answers<'_>, node: NodeId) -> bool {
+        answers.is_feasible(node) && self.reject(node).is_none()
     }
 
     pub(super) fn reject(&self, node: NodeId) -> Option<Failure> {

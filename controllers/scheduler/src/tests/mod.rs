@@ -31,6 +31,7 @@ mod node_facts;
 mod nominations;
 mod profiles;
 mod queueing_hints;
+mod shapes;
 mod sparse_counts;
 mod turns;
 mod upstream_preemption;
