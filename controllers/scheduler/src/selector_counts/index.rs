@@ -124,6 +124,17 @@ fn wanted(selector: &LabelSelector, most: usize) -> Wanted<'_> {
 }
 
 impl PodSelector {
+    /// Labels of one key of which every selected pod has one; `None` where the selector names no such labels.
+    pub(super) fn any_of_labels(&self) -> Option<Vec<(&str, &str)>> {
+        let Some(labels) = &self.labels else {
+            return Some(Vec::new());
+        };
+        match wanted(labels, MAX_PLACES) {
+            Wanted::Values(key, values) => Some(values.into_iter().map(|value| (key, value)).collect()),
+            Wanted::Key(_) | Wanted::Nothing => None,
+        }
+    }
+
     /// Rank of a selector by how far the index narrows it: more is better.
     pub(super) fn narrowness(&self) -> u8 {
         match self.labels.as_ref().map(|labels| wanted(labels, MAX_PLACES)) {

@@ -133,8 +133,9 @@ impl SelectorCounts {
         self.avoiding_keys.keys().map(|key| &**key)
     }
 
-    /// The counters of these keys. Those that are not there are made by one walk over the pods of the namespaces they are
-    /// about. Returns the pods looked at and the comparisons made as well.
+    /// The counters of these keys. Those that are not there are made of the pods that have the labels which they want, those that
+    /// want none in particular by one walk over the pods of the namespaces they are about. Returns the pods looked at and the
+    /// comparisons made as well.
     pub(crate) fn ensure(
         &mut self,
         keys: Vec<CounterKey>,
@@ -147,18 +148,24 @@ impl SelectorCounts {
         self.uses += 1;
         let mut fresh = SelectorIndex::default();
         let (mut listed, mut anywhere) = (BTreeSet::new(), false);
+        let mut steps = 0;
         let ids = keys.into_iter().map(|key| {
             let id = self.counters.id(&key).unwrap_or_else(|| {
                 let bytes = hashed_bytes(&key);
                 self.bytes += bytes;
                 let key = Arc::new(key);
                 let selector = key.selector();
-                anywhere |= selector.namespace_selector.is_some();
-                listed.extend(selector.namespaces.iter().cloned());
                 let id = self
                     .counters
                     .insert(Arc::clone(&key), Use { last_used: 0, bytes });
-                fresh.insert(selector, id);
+                if let Some(labels) = selector.any_of_labels() {
+                    let pods = labelled(selector, &labels, placed);
+                    steps += self.count_all(id, &pods, namespaces);
+                } else {
+                    anywhere |= selector.namespace_selector.is_some();
+                    listed.extend(selector.namespaces.iter().cloned());
+                    fresh.insert(selector, id);
+                }
                 id
             });
             if let Some(tally) = self.counters.get_mut(id) {
@@ -167,13 +174,29 @@ impl SelectorCounts {
             CounterId(id)
         });
         let ids: Vec<CounterId> = ids.collect();
-        let steps = if anywhere {
+        steps += if anywhere {
             self.count(&fresh, placed.all(), namespaces)
         } else {
             let listed = listed.iter().flat_map(|name| placed.of_namespace(name));
             self.count(&fresh, listed, namespaces)
         };
         (ids, steps)
+    }
+
+    /// Counts those of the pods that the counter counts. Returns the steps.
+    fn count_all(&mut self, id: u32, pods: &[&(usize, Arc<PodInfo>)], namespaces: &Namespaces) -> usize {
+        let Some(tally) = self.counters.get_mut(id) else {
+            return 0;
+        };
+        let mut steps = 0;
+        for (node, pod) in pods {
+            let (counts, compared) = tally.key.compared(&pod.pod, namespaces);
+            steps += compared;
+            if counts {
+                tally.by_node.bump(*node, true);
+            }
+        }
+        steps
     }
 
     /// Counts the pods for the counters of this index. Returns the steps.
@@ -288,6 +311,17 @@ impl SelectorCounts {
             .collect();
         gone.into_iter().for_each(|id| self.forget(id));
     }
+}
+
+/// Pods that the selector may select, as they have one of the labels.
+fn labelled<'a>(
+    selector: &PodSelector,
+    labels: &[(&str, &str)],
+    placed: &'a Placed,
+) -> Vec<&'a (usize, Arc<PodInfo>)> {
+    let names: BTreeSet<&str> = selector.namespaces.iter().map(|name| &**name).collect();
+    let listed = Some(&names).filter(|_| selector.namespace_selector.is_none());
+    placed.with_any_label(listed, labels)
 }
 
 impl Selecting for CounterKey {

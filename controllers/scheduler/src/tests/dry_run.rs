@@ -178,13 +178,52 @@ fn counters_made_for_a_pod_are_counted_among_its_steps() {
         for _ in 0..pods {
             world.runs(json!({}), "a");
         }
-        let pod = make_pod("p", preemptor());
-        let attempt = Attempt::new(&pod);
-        let placed = world
-            .algorithm
-            .place(&attempt, &mut world.nodes, &world.nominations, 0);
-        assert!(placed.is_ok());
-        attempt.steps()
+        let term = json!({"topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}});
+        let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+        steps_of(&mut world, &make_pod("p", json!({"affinity": affinity})))
     };
     assert_eq!(steps(1_000), steps(0) + 1_000);
+}
+
+/// Steps of placing the pod.
+fn steps_of(world: &mut World, pod: &Arc<PodInfo>) -> usize {
+    let attempt = Attempt::new(pod);
+    let placed = world
+        .algorithm
+        .place(&attempt, &mut world.nodes, &world.nominations, 0);
+    assert!(placed.is_ok());
+    attempt.steps()
+}
+
+/// A counter that is made anew once looked at all pods of the namespace.
+#[test]
+fn counter_made_anew_looks_at_the_pods_that_may_count() {
+    let mut world = World::new(json!([{"name": "a", "pods": "100000"}, {"name": "b"}]));
+    for number in 0..1_000 {
+        world.runs(json!({"labels": {"app": format!("app-{}", number % 100)}}), "a");
+    }
+    // Labels beyond those that are filed.
+    let mut many = json!({"app": "app-7"});
+    for number in 0..20 {
+        many[format!("l{number}")] = "v".into();
+    }
+    world.runs(json!({"labels": many}), "a");
+    let of = |app: &str| {
+        let term =
+            json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}});
+        let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+        make_pod("p", json!({"affinity": affinity}))
+    };
+    let none = steps_of(&mut world, &of("unknown"));
+    assert!(none < 100, "{none}");
+    for app in ["app-7", "app-8"] {
+        let steps = steps_of(&mut world, &of(app));
+        assert!(steps <= none + 12, "{steps}, {none} where none counts");
+    }
+    let attempt = Attempt::new(&of("app-7"));
+    let placed = world
+        .algorithm
+        .place(&attempt, &mut world.nodes, &world.nominations, 0);
+    assert_eq!(&*world.nodes.names[placed.unwrap()], "b");
 }
