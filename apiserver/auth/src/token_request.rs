@@ -180,23 +180,25 @@ impl TokenIssuer {
     }
 
     /// Seconds that a request for so many gets.
-    fn shortened(&self, asked: i64) -> i64 {
+    fn shortened(&self, requested: i64) -> i64 {
         match self.lifetimes.maximum_seconds {
-            maximum if maximum > 0 => asked.min(maximum),
-            _ => asked,
+            maximum if maximum > 0 => requested.min(maximum),
+            _ => requested,
         }
     }
 
     /// Seconds until expiry, and until the use of the token is remarked upon.
-    fn lifetime(&self, asked: i64, audiences: &[String], bound_to_pod: bool) -> (i64, Option<i64>) {
+    fn lifetime(&self, requested: i64, audiences: &[String], bound_to_pod: bool) -> (i64, Option<i64>) {
         let extend = self.lifetimes.extends
             && bound_to_pod
-            && asked == WARN_ONLY_EXPIRATION_SECONDS
+            // 3,607 seconds is how upstream recognises the tokens that the admission plugin projects: no one
+            // else requests this number (KEP-1205).
+            && requested == WARN_ONLY_EXPIRATION_SECONDS
             && audiences.iter().all(|one| self.api_audiences.contains(one));
         if extend {
-            (EXTENDED_EXPIRATION_SECONDS, Some(asked))
+            (EXTENDED_EXPIRATION_SECONDS, Some(requested))
         } else {
-            (asked, None)
+            (requested, None)
         }
     }
 }

@@ -119,18 +119,18 @@ mod tests {
         client.write_all(b"a question").await.expect("room");
         client.shutdown().await.expect("half closed");
         let answers = async {
-            let mut asked = String::new();
-            upstream.read_to_string(&mut asked).await.expect("an end");
+            let mut request = String::new();
+            upstream.read_to_string(&mut request).await.expect("an end");
             upstream.write_all(b"an answer").await.expect("heard");
             drop(upstream);
-            asked
+            request
         };
         let hears = async {
             let mut received = String::new();
             client.read_to_string(&mut received).await.expect("an end");
             received
         };
-        let ((), asked, received) = tokio::join!(join(&runtime, near, far), answers, hears);
-        assert_eq!((asked.as_str(), received.as_str()), ("a question", "an answer"));
+        let ((), request, received) = tokio::join!(join(&runtime, near, far), answers, hears);
+        assert_eq!((request.as_str(), received.as_str()), ("a question", "an answer"));
     }
 }

@@ -236,9 +236,9 @@ mod tests {
             attempt.map(|attempt| attempt.ended(identified)).is_some()
         }
 
-        fn taken_of_invented(&self, asked: u32) -> usize {
-            let asked = 0..asked;
-            asked
+        fn taken_of_invented(&self, requests: u32) -> usize {
+            let requests = 0..requests;
+            requests
                 .filter(|number| self.sends(&format!("Bearer {number}"), false))
                 .count()
         }

@@ -59,9 +59,9 @@ mod tests {
         Ipv4Addr::from(0x0a00_0000 + number).into()
     }
 
-    fn taken(rate: &AnonymousRate, from: IpAddr, now: u64, asked: u32) -> usize {
-        let asked = 0..asked;
-        asked
+    fn taken(rate: &AnonymousRate, from: IpAddr, now: u64, requests: u32) -> usize {
+        let requests = 0..requests;
+        requests
             .filter(|_| rate.take(from, Duration::from_secs(now)).is_some())
             .count()
     }

@@ -115,8 +115,8 @@ mod tests {
         adopt: &[&str],
         release: &[&str],
     ) -> (Result<BTreeSet<Uid>, ReconcileError>, Vec<String>) {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (own, live) = (asked.clone(), live.to_owned());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (own, live) = (requests.clone(), live.to_owned());
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let (path, own, live) = (request.uri().path().to_owned(), own.clone(), live.clone());
             async move {
@@ -152,31 +152,32 @@ mod tests {
             finalizer: None,
         };
         let done = control.claim(&claim, &reference(&kind, &set.header)).await;
-        let asked = std::mem::take(&mut *asked.lock());
-        (done, asked)
+        let requests = std::mem::take(&mut *requests.lock());
+        (done, requests)
     }
 
     #[tokio::test]
     async fn pods_that_are_gone_are_not_adopted_and_no_failure() {
-        let (done, asked) = claimed("set", &["404-a", "200-b"], &["404-c", "409-d", "422-e", "200-f"]).await;
+        let (done, requests) =
+            claimed("set", &["404-a", "200-b"], &["404-c", "409-d", "422-e", "200-f"]).await;
         assert_eq!(done.unwrap(), BTreeSet::from([Uid("404-a".to_owned())]));
         assert_eq!(
-            asked,
+            requests,
             ["set", "404-a", "200-b", "404-c", "409-d", "422-e", "200-f"]
         );
-        let (done, asked) = claimed("set", &[], &["200-f"]).await;
+        let (done, requests) = claimed("set", &[], &["200-f"]).await;
         assert!(done.unwrap().is_empty());
-        assert_eq!(asked, ["200-f"], "the owner is asked about adoptions alone");
+        assert_eq!(requests, ["200-f"], "the owner is asked about adoptions alone");
     }
 
     #[tokio::test]
     async fn pods_are_claimed_though_another_could_not_be() {
-        let (done, asked) = claimed("set", &["403-a", "200-b"], &["403-c", "200-d"]).await;
+        let (done, requests) = claimed("set", &["403-a", "200-b"], &["403-c", "200-d"]).await;
         assert_eq!(done.unwrap_err().to_string(), "adopting a pod");
-        assert_eq!(asked, ["set", "403-a", "200-b", "403-c", "200-d"]);
+        assert_eq!(requests, ["set", "403-a", "200-b", "403-c", "200-d"]);
         // Another set of the name adopts nothing, and releases all the same.
-        let (done, asked) = claimed("other", &["200-b"], &["200-d"]).await;
+        let (done, requests) = claimed("other", &["200-b"], &["200-d"]).await;
         assert!(done.unwrap_err().to_string().contains("adopts nothing"));
-        assert_eq!(asked, ["set", "200-d"]);
+        assert_eq!(requests, ["set", "200-d"]);
     }
 }

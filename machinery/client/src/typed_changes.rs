@@ -166,7 +166,7 @@ mod tests {
         let runtime = simulation.runtime();
         let changes = simulation.run(async move {
             let mut answers = ANSWERS.into_iter();
-            let (done, all_asked) = futures::channel::oneshot::channel::<()>();
+            let (done, all_requested) = futures::channel::oneshot::channel::<()>();
             let mut done = Some(done);
             let server = tower::service_fn(move |_: http::Request<Body>| {
                 let (code, text) = answers.next().unwrap_or((200, ""));
@@ -206,7 +206,7 @@ mod tests {
             };
             tokio::select! { biased;
                 () = follow(&client, ListWatch::of::<ConfigMap>(), apply) => {}
-                _ = all_asked => {}
+                _ = all_requested => {}
             }
             std::mem::take(&mut *changes.lock())
         });

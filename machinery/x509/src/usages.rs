@@ -69,7 +69,7 @@ impl Usages {
     /// # Errors
     /// Some of them name no usage.
     pub fn of<S: AsRef<str>>(words: &[S]) -> Result<Self, UnknownUsages> {
-        let is_asked = |name: &str| words.iter().any(|word| word.as_ref() == name);
+        let is_requested = |name: &str| words.iter().any(|word| word.as_ref() == name);
         let known = |word: &str| {
             let names = OF_KEY.iter().map(|(name, _)| *name);
             names
@@ -81,8 +81,8 @@ impl Usages {
         if !unknown.is_empty() {
             return Err(UnknownUsages(unknown));
         }
-        let of_key = OF_KEY.iter().filter(|(name, _)| is_asked(name));
-        let extended = EXTENDED.iter().filter(|(name, _)| is_asked(name));
+        let of_key = OF_KEY.iter().filter(|(name, _)| is_requested(name));
+        let extended = EXTENDED.iter().filter(|(name, _)| is_requested(name));
         let mut extended: Vec<Purpose> = extended.map(|(_, purpose)| *purpose).collect();
         extended.dedup();
         Ok(Self {

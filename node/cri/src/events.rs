@@ -45,7 +45,7 @@ impl TaskEvent {
 pub struct TaskEvents(Subscription);
 
 enum Subscription {
-    Asked(BoxFuture<'static, Option<tonic::Streaming<Envelope>>>),
+    Requested(BoxFuture<'static, Option<tonic::Streaming<Envelope>>>),
     Answered(Box<tonic::Streaming<Envelope>>),
 }
 
@@ -58,7 +58,7 @@ impl std::fmt::Debug for TaskEvents {
 /// Subscribes, once the first event is waited for.
 pub fn subscribe(client: &CriClient) -> TaskEvents {
     let mut events = EventsClient::new(client.channel());
-    TaskEvents(Subscription::Asked(Box::pin(async move {
+    TaskEvents(Subscription::Requested(Box::pin(async move {
         let filter = format!("namespace=={NAMESPACE},topic~=\"^/tasks/\"");
         let request = in_namespace(SubscribeRequest {
             filters: vec![filter],
@@ -74,7 +74,7 @@ impl TaskEvents {
         Box::pin(async move {
             loop {
                 let stream = match &mut self.0 {
-                    Subscription::Asked(answer) => {
+                    Subscription::Requested(answer) => {
                         let stream = answer.await?;
                         self.0 = Subscription::Answered(Box::new(stream));
                         continue;

@@ -207,20 +207,20 @@ mod tests {
             dnssec_ok: true,
             checking_disabled: false,
         };
-        let asked = question(&key("web.example"), [1, 2]);
-        let mut good = asked.clone();
+        let sent = question(&key("web.example"), [1, 2]);
+        let mut good = sent.clone();
         good[2] |= 0x80;
         good[13] = b'W';
-        assert!(answers(&asked, &good));
+        assert!(answers(&sent, &good));
         let mut stranger = question(&key("web.exampla"), [1, 2]);
         stranger[2] |= 0x80;
-        assert!(!answers(&asked, &stranger));
-        assert!(!answers(&asked, &asked));
+        assert!(!answers(&sent, &stranger));
+        assert!(!answers(&sent, &sent));
         let mut other_id = good.clone();
         other_id[0] = 9;
-        assert!(!answers(&asked, &other_id));
+        assert!(!answers(&sent, &other_id));
         machinery_fuzz::fuzz([&good], |input| {
-            machinery_fuzz::in_proportion(input, 4, || answers(&asked, input));
+            machinery_fuzz::in_proportion(input, 4, || answers(&sent, input));
         });
     }
 }

@@ -128,16 +128,16 @@ impl PodResourcesLister for Lister {
 
     fn get(
         &self,
-        asked: GetPodResourcesRequest,
+        request: GetPodResourcesRequest,
     ) -> BoxFuture<'static, Result<GetPodResourcesResponse, Status>> {
         self.requests.count(&self.requests.gets);
-        let found = self.context.pods.find(&asked.pod_namespace, &asked.pod_name);
+        let found = self.context.pods.find(&request.pod_namespace, &request.pod_name);
         let found = found.map(|pod| GetPodResourcesResponse {
             pod_resources: Some(self.of_pod(&pod)),
         });
         let found = found.ok_or_else(|| {
             self.requests.get_errors.of(&["v1"]).inc();
-            let (pod, namespace) = (asked.pod_name, asked.pod_namespace);
+            let (pod, namespace) = (request.pod_name, request.pod_namespace);
             Status::unknown(format!("pod {pod} in namespace {namespace} not found"))
         });
         Box::pin(std::future::ready(found))

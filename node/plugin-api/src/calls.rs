@@ -154,21 +154,21 @@ pub async fn serve(stream: UnixStream, service: Transport) -> Result<(), hyper::
 ///
 /// # Errors
 /// The status of a call that failed.
-pub async fn call<Asked, Answer>(
+pub async fn call<Input, Answer>(
     transport: &Transport,
     path: &'static str,
-    asked: Asked,
+    input: Input,
     bytes_max: usize,
 ) -> Result<Answer, Status>
 where
-    Asked: Message + 'static,
+    Input: Message + 'static,
     Answer: Message + Default + 'static,
 {
     let mut client = tonic::client::Grpc::new(transport.clone()).max_decoding_message_size(bytes_max);
     client.ready().await?;
-    let codec = ProstCodec::<Asked, Answer>::default();
+    let codec = ProstCodec::<Input, Answer>::default();
     let answer = client
-        .unary(Request::new(asked), PathAndQuery::from_static(path), codec)
+        .unary(Request::new(input), PathAndQuery::from_static(path), codec)
         .await?;
     Ok(answer.into_inner())
 }
@@ -177,42 +177,42 @@ where
 ///
 /// # Errors
 /// The status of a call that failed.
-pub async fn follow<Asked, Answer>(
+pub async fn follow<Input, Answer>(
     transport: &Transport,
     path: &'static str,
-    asked: Asked,
+    input: Input,
     bytes_max: usize,
 ) -> Result<Streaming<Answer>, Status>
 where
-    Asked: Message + 'static,
+    Input: Message + 'static,
     Answer: Message + Default + 'static,
 {
     let mut client = tonic::client::Grpc::new(transport.clone()).max_decoding_message_size(bytes_max);
     client.ready().await?;
-    let codec = ProstCodec::<Asked, Answer>::default();
+    let codec = ProstCodec::<Input, Answer>::default();
     let answers = client
-        .server_streaming(Request::new(asked), PathAndQuery::from_static(path), codec)
+        .server_streaming(Request::new(input), PathAndQuery::from_static(path), codec)
         .await?;
     Ok(answers.into_inner())
 }
 
 /// Answers one call whose message has at most `bytes_max`.
-pub async fn answer<Asked, Answer, F, A>(
+pub async fn answer<Input, Answer, F, A>(
     request: http::Request<Body>,
     bytes_max: usize,
     handle: F,
 ) -> http::Response<Body>
 where
-    Asked: Message + Default + Send + 'static,
+    Input: Message + Default + Send + 'static,
     Answer: Message + Send + 'static,
-    F: Fn(Asked) -> A + Send,
+    F: Fn(Input) -> A + Send,
     A: Future<Output = Result<Answer, Status>> + Send,
 {
-    let handle = |asked: Request<Asked>| {
-        let answer = handle(asked.into_inner());
+    let handle = |input: Request<Input>| {
+        let answer = handle(input.into_inner());
         async move { answer.await.map(Response::new) }
     };
-    tonic::server::Grpc::new(ProstCodec::<Answer, Asked>::default())
+    tonic::server::Grpc::new(ProstCodec::<Answer, Input>::default())
         .max_decoding_message_size(bytes_max)
         .unary(tower::service_fn(handle), request)
         .await

@@ -136,7 +136,7 @@ pub trait PodResourcesLister: Clone + Send + Sync + 'static {
     /// Returns what one pod has.
     fn get(
         &self,
-        asked: GetPodResourcesRequest,
+        message: GetPodResourcesRequest,
     ) -> BoxFuture<'static, Result<GetPodResourcesResponse, Status>>;
 }
 
@@ -156,7 +156,7 @@ pub fn service(lister: impl PodResourcesLister) -> Transport {
                     let handle = |_: AllocatableResourcesRequest| lister.allocatable();
                     answer(request, CALL_BYTES_MAX, handle).await
                 }
-                GET => answer(request, CALL_BYTES_MAX, |asked| lister.get(asked)).await,
+                GET => answer(request, CALL_BYTES_MAX, |message| lister.get(message)).await,
                 _ => unknown(),
             })
         }
@@ -191,7 +191,7 @@ pub async fn allocatable(agent: &Transport) -> Result<AllocatableResourcesRespon
 /// The agent has no such pod, or the status with which the call failed.
 pub async fn get(
     agent: &Transport,
-    asked: GetPodResourcesRequest,
+    message: GetPodResourcesRequest,
 ) -> Result<GetPodResourcesResponse, Status> {
-    call(agent, GET, asked, ANSWER_BYTES_MAX).await
+    call(agent, GET, message, ANSWER_BYTES_MAX).await
 }

@@ -2,7 +2,7 @@
 //! fallen, `--list` prints what is counted.
 
 use super::circles::{Circle, plain};
-use super::is_test;
+use super::{dialect, is_test};
 use std::collections::BTreeMap;
 
 /// The page of counts, from the root: a name and a number, with a tab between.
@@ -12,7 +12,7 @@ pub(super) const PAGE: &str = "xtask/src/tidy/counts.tsv";
 const SHORT: usize = 400;
 
 /// Things that are counted, by the name of their count.
-pub(super) type Found = [(&'static str, Vec<String>); 2];
+pub(super) type Found = [(&'static str, Vec<String>); 4];
 
 /// Everything that is counted, as it is now.
 pub(super) fn found(texts: &BTreeMap<String, String>, circles: &[Circle<'_>]) -> Found {
@@ -29,6 +29,8 @@ pub(super) fn found(texts: &BTreeMap<String, String>, circles: &[Circle<'_>]) ->
             long.map(|(lines, name)| format!("{name}: {lines} lines"))
                 .collect(),
         ),
+        ("comments with words of the dialect", dialect::comments(texts)),
+        ("names with ask", dialect::names(texts)),
     ]
 }
 
@@ -79,6 +81,7 @@ mod tests {
             ("a/src/e.rs", "use crate::d;"),
             ("a/src/long.rs", &long),
             ("a/src/tested.rs", &tested),
+            ("a/src/words.rs", "// It was asked.\nlet asked = 1;\n"),
             ("a/tests/long.rs", &long),
         ];
         files
@@ -96,20 +99,28 @@ mod tests {
 
     #[test]
     fn counts_fall_and_do_not_grow() {
-        let now = "circles of imports\t2\nfiles of more than 400 lines\t1\n";
-        check(now, &[], now);
-        check(
-            "circles of imports\t5\nfiles of more than 400 lines\t3\n",
-            &[],
-            now,
-        );
-        let less = "circles of imports\t1\nfiles of more than 400 lines\t0\n";
+        let page = |circles: usize, files: usize, comments: usize, names: usize| {
+            format!(
+                "circles of imports\t{circles}\nfiles of more than 400 lines\t{files}\n\
+                 comments with words of the dialect\t{comments}\nnames with ask\t{names}\n"
+            )
+        };
+        let now = page(2, 1, 1, 1);
+        check(&now, &[], &now);
+        check(&page(5, 3, 2, 2), &[], &now);
         let (circle, file) = (
             "xtask/src/tidy/counts.tsv: 2 circles of imports, of which 1 may be: see `cargo xtask tidy --list`",
             "xtask/src/tidy/counts.tsv: 1 files of more than 400 lines, of which 0 may be: see `cargo xtask tidy --list`",
         );
-        check(less, &[circle, file], less);
+        let less = page(1, 0, 1, 1);
+        check(&less, &[circle, file], &less);
         let missing = "xtask/src/tidy/counts.tsv: no number of circles of imports";
-        check("files of more than 400 lines\t1\n", &[missing], now);
+        let without = now.split_once('\n').expect("several lines").1;
+        check(without, &[missing], &now);
+        let words = [
+            "xtask/src/tidy/counts.tsv: 1 comments with words of the dialect, of which 0 may be: see `cargo xtask tidy --list`",
+            "xtask/src/tidy/counts.tsv: 1 names with ask, of which 0 may be: see `cargo xtask tidy --list`",
+        ];
+        check(&page(2, 1, 0, 0), &words, &page(2, 1, 0, 0));
     }
 }

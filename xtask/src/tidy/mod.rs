@@ -7,6 +7,7 @@ mod arrows;
 mod circles;
 mod counts;
 mod dependencies;
+mod dialect;
 mod forgotten;
 mod layers;
 mod links;

@@ -197,7 +197,7 @@ pub(super) fn names(texts: &BTreeMap<String, String>) -> Vec<String> {
     let mut found = Vec::new();
     for (path, text) in texts.iter().filter(|(path, _)| is_product(path)) {
         for (number, line) in plain(text).lines().enumerate() {
-            if let Some(name) = spoken_name(line) {
+            if let Some(name) = name_with(line, &SPOKEN_NAMES) {
                 found.push(format!(
                     "{path}:{}: the name {name:?} has a word of the dialect (docs/glossary.md)",
                     number + 1
@@ -208,15 +208,15 @@ pub(super) fn names(texts: &BTreeMap<String, String>) -> Vec<String> {
     found
 }
 
-/// The first name outside of literals that has such a word.
-fn spoken_name(code: &str) -> Option<&str> {
+/// The first name outside of literals that has one of these words.
+pub(super) fn name_with<'a>(code: &'a str, listed: &[&str]) -> Option<&'a str> {
     let outside = code.split('"').step_by(2);
     let mut names =
         outside.flat_map(|part| part.split(|letter: char| !letter.is_alphanumeric() && letter != '_'));
     names.find(|name| {
         let (constant, camel) = (name.to_lowercase(), snake(name));
         let mut words = constant.split('_').chain(camel.split('_'));
-        words.any(|word| SPOKEN_NAMES.contains(&word))
+        words.any(|word| listed.contains(&word))
     })
 }
 
@@ -233,7 +233,7 @@ fn snake(name: &str) -> String {
 }
 
 /// The comment at the end of a line, if it has one.
-fn comment(line: &str) -> Option<&str> {
+pub(super) fn comment(line: &str) -> Option<&str> {
     let (at, _) = line.match_indices("//").next()?;
     let is_code = line[..at].matches('"').count().is_multiple_of(2);
     is_code.then(|| &line[at..])
@@ -273,7 +273,7 @@ pub(super) fn words(texts: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 /// Reports whether a file is code that runs at users: not of tests, tools and generators.
-fn is_product(path: &str) -> bool {
+pub(super) fn is_product(path: &str) -> bool {
     let tools = ["xtask/", "conformance/", "machinery/fuzz/"];
     path.contains("/src/")
         && path.ends_with(".rs")

@@ -24,27 +24,27 @@ struct Status {
 
 pub(super) async fn subject(
     reviewer: &Reviewer,
-    asked: ReviewRequest<'_>,
+    review: ReviewRequest<'_>,
     spec: &[u8],
 ) -> Result<Vec<u8>, ReviewError> {
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
     let mut problems = check(&spec);
-    problems.extend(check_metadata(asked.metadata, &[], "must be empty"));
-    decide(reviewer, asked.user, &given_user(&spec), &spec, problems).await
+    problems.extend(check_metadata(review.metadata, &[], "must be empty"));
+    decide(reviewer, review.user, &given_user(&spec), &spec, problems).await
 }
 
 pub(super) async fn local(
     reviewer: &Reviewer,
-    asked: ReviewRequest<'_>,
+    review: ReviewRequest<'_>,
     spec: &[u8],
 ) -> Result<Vec<u8>, ReviewError> {
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
     let mut problems = check(&spec);
     let message = "must be empty except for namespace";
-    problems.extend(check_metadata(asked.metadata, &["namespace"], message));
+    problems.extend(check_metadata(review.metadata, &["namespace"], message));
     let path = FieldPath::new("spec");
     let given = spec.resource_attributes.as_ref();
-    if let Some(given) = given.filter(|given| given.namespace != asked.namespace) {
+    if let Some(given) = given.filter(|given| given.namespace != review.namespace) {
         let path = path.child("resourceAttributes").child("namespace");
         let value = given.namespace.as_str();
         problems.push(FieldError::invalid(&path, value, "must match metadata.namespace"));
@@ -58,19 +58,19 @@ pub(super) async fn local(
             "disallowed on this kind of request",
         ));
     }
-    decide(reviewer, asked.user, &given_user(&spec), &spec, problems).await
+    decide(reviewer, review.user, &given_user(&spec), &spec, problems).await
 }
 
 pub(super) async fn own(
     reviewer: &Reviewer,
-    asked: ReviewRequest<'_>,
+    review: ReviewRequest<'_>,
     spec: &[u8],
 ) -> Result<Vec<u8>, ReviewError> {
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
     let mut problems: Vec<FieldError> = check_attributes(&spec).into_iter().collect();
     problems.extend(check_selectors(&spec));
-    problems.extend(check_metadata(asked.metadata, &[], "must be empty"));
-    decide(reviewer, asked.user, asked.user, &spec, problems).await
+    problems.extend(check_metadata(review.metadata, &[], "must be empty"));
+    decide(reviewer, review.user, review.user, &spec, problems).await
 }
 
 /// Attributes as upstream shows them, in the members of its internal type.
@@ -155,26 +155,26 @@ async fn decide(
     if !problems.is_empty() {
         return Err(ReviewError::Invalid(problems));
     }
-    let asked = spec.resource_attributes.as_ref();
-    let given = asked.and_then(|asked| asked.field_selector.as_ref());
+    let review = spec.resource_attributes.as_ref();
+    let given = review.and_then(|review| review.field_selector.as_ref());
     let fields = given.map(selectors::fields).unwrap_or_default();
-    let given = asked.and_then(|asked| asked.label_selector.as_ref());
+    let given = review.and_then(|review| review.label_selector.as_ref());
     let labels = given.map(selectors::labels).unwrap_or_default();
     let (verb, target) = match (&spec.resource_attributes, &spec.non_resource_attributes) {
-        (Some(asked), _) => {
+        (Some(review), _) => {
             let target = ResourceTarget {
-                group: &asked.group,
-                version: &asked.version,
-                resource: &asked.resource,
-                subresource: &asked.subresource,
-                namespace: &asked.namespace,
-                name: &asked.name,
+                group: &review.group,
+                version: &review.version,
+                resource: &review.resource,
+                subresource: &review.subresource,
+                namespace: &review.namespace,
+                name: &review.name,
                 field_selector: fields.selector.as_ref(),
                 label_selector: labels.selector.as_ref(),
             };
-            (asked.verb.as_str(), AttributesTarget::Resource(target))
+            (review.verb.as_str(), AttributesTarget::Resource(target))
         }
-        (None, Some(asked)) => (asked.verb.as_str(), AttributesTarget::Path(&asked.path)),
+        (None, Some(review)) => (review.verb.as_str(), AttributesTarget::Path(&review.path)),
         (None, None) => return Err(ReviewError::BadRequest("no attributes".to_owned())),
     };
     let decision = reviewer

@@ -59,17 +59,17 @@ impl Reviewer {
     pub async fn answer(
         &self,
         kind: &str,
-        asked: ReviewRequest<'_>,
+        review: ReviewRequest<'_>,
         spec: &[u8],
     ) -> Result<Vec<u8>, ReviewError> {
         let spec = if spec.is_empty() { b"{}" } else { spec };
         match kind {
-            "SubjectAccessReview" => access::subject(self, asked, spec).await,
-            "LocalSubjectAccessReview" => access::local(self, asked, spec).await,
-            "SelfSubjectAccessReview" => access::own(self, asked, spec).await,
-            "SelfSubjectRulesReview" => rules::own(self, asked, spec).await,
-            "TokenReview" => token::review(self, asked, spec).await,
-            "SelfSubjectReview" => token::own(asked),
+            "SubjectAccessReview" => access::subject(self, review, spec).await,
+            "LocalSubjectAccessReview" => access::local(self, review, spec).await,
+            "SelfSubjectAccessReview" => access::own(self, review, spec).await,
+            "SelfSubjectRulesReview" => rules::own(self, review, spec).await,
+            "TokenReview" => token::review(self, review, spec).await,
+            "SelfSubjectReview" => token::own(review),
             other => Err(ReviewError::UnknownKind(other.to_owned())),
         }
     }
@@ -87,13 +87,13 @@ mod tests {
             tokens: Arc::new(crowded_tokens()),
         };
         let user = UserInfo::named("anna", [UserInfo::AUTHENTICATED]);
-        let asked = ReviewRequest {
+        let review = ReviewRequest {
             user: &user,
             namespace: "blue",
             metadata: "{}",
             now: Timestamp::UNIX_EPOCH,
         };
-        let answered = block_on(reviewer.answer(kind, asked, spec.as_bytes()));
+        let answered = block_on(reviewer.answer(kind, review, spec.as_bytes()));
         assert!(
             matches!(answered, Err(ReviewError::Busy(_))),
             "{kind}: {answered:?}"

@@ -41,14 +41,14 @@ struct NonResourceRule {
 
 pub(super) async fn own(
     reviewer: &Reviewer,
-    asked: ReviewRequest<'_>,
+    review: ReviewRequest<'_>,
     spec: &[u8],
 ) -> Result<Vec<u8>, ReviewError> {
     let spec: Spec = serde_json::from_slice(spec)?;
     if spec.namespace.is_empty() {
         return Err(ReviewError::BadRequest("no namespace on request".to_owned()));
     }
-    let found = reviewer.authorizers.rules_for(asked.user, &spec.namespace).await;
+    let found = reviewer.authorizers.rules_for(review.user, &spec.namespace).await;
     let mut status = Status {
         resource_rules: Vec::new(),
         non_resource_rules: Vec::new(),

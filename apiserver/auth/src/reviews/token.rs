@@ -52,7 +52,7 @@ impl From<UserInfo> for User {
 
 pub(super) async fn review(
     reviewer: &Reviewer,
-    asked: ReviewRequest<'_>,
+    review: ReviewRequest<'_>,
     spec: &[u8],
 ) -> Result<Vec<u8>, ReviewError> {
     let spec: Spec = serde_json::from_slice(spec)?;
@@ -70,8 +70,8 @@ pub(super) async fn review(
     let shown = ShownToken {
         token: &spec.token,
         audiences: &audiences,
-        client: share_of(&asked.user.name),
-        now: asked.now,
+        client: share_of(&review.user.name),
+        now: review.now,
     };
     let status = match reviewer.tokens.review(shown).await {
         Outcome::User(found) => {
@@ -102,13 +102,13 @@ pub(super) async fn review(
     Ok(serde_json::to_vec(&status)?)
 }
 
-pub(super) fn own(asked: ReviewRequest<'_>) -> Result<Vec<u8>, ReviewError> {
+pub(super) fn own(review: ReviewRequest<'_>) -> Result<Vec<u8>, ReviewError> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Own {
         user_info: User,
     }
     Ok(serde_json::to_vec(&Own {
-        user_info: asked.user.clone().into(),
+        user_info: review.user.clone().into(),
     })?)
 }

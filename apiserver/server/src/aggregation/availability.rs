@@ -213,9 +213,9 @@ impl Aggregation {
 
     /// Reports whether one of some requests is answered; else the last failure.
     async fn answers(&self, extension: &Arc<Extension>) -> Result<(), String> {
-        let mut asked: FuturesUnordered<_> = (0..ATTEMPTS).map(|_| self.probe(extension)).collect();
+        let mut probes: FuturesUnordered<_> = (0..ATTEMPTS).map(|_| self.probe(extension)).collect();
         let mut last = Ok(());
-        while let Some(answered) = asked.next().await {
+        while let Some(answered) = probes.next().await {
             if answered.is_ok() {
                 return Ok(());
             }

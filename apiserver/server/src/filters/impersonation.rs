@@ -33,12 +33,12 @@ impl Impersonation {
 
 impl Filter for Impersonation {
     fn call(&self, mut exchange: RequestExchange, next: Next) -> BoxFuture<'static, Response> {
-        let asked = exchange
+        let requested = exchange
             .request
             .headers()
             .keys()
             .any(|name| name.as_str().starts_with("impersonate-"));
-        if !asked {
+        if !requested {
             return next.run(exchange);
         }
         let (authorizers, modes) = (self.authorizers.clone(), Arc::clone(&self.modes));

@@ -63,7 +63,7 @@ impl Filter for WebSocket {
         let Some(connection) = exchange.request.extensions_mut().remove::<OnUpgrade>() else {
             return next.run(exchange);
         };
-        let asked = take_headers(exchange.request.headers_mut());
+        let requested = take_headers(exchange.request.headers_mut());
         let under_way = exchange.request.extensions_mut().remove::<UnderWay>();
         let runtime = self.0.clone();
         Box::pin(async move {
@@ -71,8 +71,8 @@ impl Filter for WebSocket {
             if response.status() != StatusCode::OK {
                 return response;
             }
-            let messages = Messages::of(is_log, response.headers(), &asked);
-            match handshake(&asked, is_log) {
+            let messages = Messages::of(is_log, response.headers(), &requested);
+            match handshake(&requested, is_log) {
                 Ok(answer) => {
                     let body = response.into_body();
                     let carried = carry(runtime.clone(), connection, body, messages);
@@ -114,8 +114,8 @@ fn take_headers(headers: &mut HeaderMap) -> HeaderMap {
     taken
 }
 
-fn asked_for(asked: &HeaderMap) -> Vec<&str> {
-    let listed = asked.get(SEC_WEBSOCKET_PROTOCOL);
+fn requested_protocols(requested: &HeaderMap) -> Vec<&str> {
+    let listed = requested.get(SEC_WEBSOCKET_PROTOCOL);
     let listed = listed.and_then(|value| value.to_str().ok()).unwrap_or_default();
     listed
         .split(',')
@@ -125,8 +125,8 @@ fn asked_for(asked: &HeaderMap) -> Vec<&str> {
 }
 
 /// The answer that switches, or the refusal.
-fn handshake(asked: &HeaderMap, is_log: bool) -> Result<Response, Box<Response>> {
-    if asked
+fn handshake(requested: &HeaderMap, is_log: bool) -> Result<Response, Box<Response>> {
+    if requested
         .get(SEC_WEBSOCKET_VERSION)
         .is_none_or(|version| version != VERSION)
     {
@@ -135,11 +135,11 @@ fn handshake(asked: &HeaderMap, is_log: bool) -> Result<Response, Box<Response>>
         response.headers_mut().insert(SEC_WEBSOCKET_VERSION, version);
         return Err(response);
     }
-    let key = asked.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
+    let key = requested.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
     let Some(key) = key.map(|key| derive_accept_key(key.as_bytes())) else {
         return Err(refusal(StatusCode::BAD_REQUEST, "mismatch challenge/response"));
     };
-    let protocol = protocol(asked, is_log)?;
+    let protocol = protocol(requested, is_log)?;
     let mut response = http::Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -158,8 +158,8 @@ fn handshake(asked: &HeaderMap, is_log: bool) -> Result<Response, Box<Response>>
 }
 
 /// Logs have forms to choose from; a watch has one, takes any single name for it, and requires an origin.
-fn protocol(asked: &HeaderMap, is_log: bool) -> Result<Option<&str>, Box<Response>> {
-    let names = asked_for(asked);
+fn protocol(requested: &HeaderMap, is_log: bool) -> Result<Option<&str>, Box<Response>> {
+    let names = requested_protocols(requested);
     if is_log {
         let known = names
             .iter()
@@ -170,7 +170,7 @@ fn protocol(asked: &HeaderMap, is_log: bool) -> Result<Option<&str>, Box<Respons
             known => Ok(known),
         };
     }
-    let origin = asked
+    let origin = requested
         .get(ORIGIN)
         .filter(|origin| !origin.is_empty() && *origin != "null");
     if origin.is_none() {
@@ -203,10 +203,10 @@ enum Messages {
 }
 
 impl Messages {
-    fn of(is_log: bool, answer: &HeaderMap, asked: &HeaderMap) -> Self {
+    fn of(is_log: bool, answer: &HeaderMap, requested: &HeaderMap) -> Self {
         let media_type = answer.get(http::header::CONTENT_TYPE);
         let is_protobuf = media_type.is_some_and(|value| value.as_bytes().starts_with(b"application/vnd.k"));
-        let first = asked_for(asked)
+        let first = requested_protocols(requested)
             .into_iter()
             .find(|name| [BINARY, BASE64].contains(name));
         match (is_log, is_protobuf) {
@@ -344,11 +344,11 @@ mod tests {
 
     #[track_caller]
     fn answer(headers: &[(&'static str, &'static str)], is_log: bool, status: u16, protocol: Option<&str>) {
-        let mut asked = HeaderMap::new();
+        let mut requested = HeaderMap::new();
         for (name, value) in headers {
-            asked.insert(*name, HeaderValue::from_static(value));
+            requested.insert(*name, HeaderValue::from_static(value));
         }
-        let response = match handshake(&asked, is_log) {
+        let response = match handshake(&requested, is_log) {
             Ok(response) => response,
             Err(refusal) => *refusal,
         };

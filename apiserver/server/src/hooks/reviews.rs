@@ -33,13 +33,13 @@ impl Reviews for ServerHooks {
             Ok((spec_json(object), member_json(object, "metadata")))
         });
         let (spec, metadata) = read.await?;
-        let asked = ReviewRequest {
+        let review = ReviewRequest {
             user: &ctx.user,
             namespace,
             metadata: &metadata,
             now: ctx.runtime.now(),
         };
-        let answered = self.reviewer.answer(kind, asked, spec.as_bytes()).await;
+        let answered = self.reviewer.answer(kind, review, spec.as_bytes()).await;
         let status = answered.map_err(|error| match error {
             ReviewError::BadRequest(message) => RegistryError::BadRequest(message),
             // Upstream leaves the kind out.

@@ -39,10 +39,10 @@ impl Tokens for ServerHooks {
             .issue(&*self.reader, account, &spec, ctx.runtime.now(), id)
             .await;
         let issued = issued.map_err(token_error)?;
-        let asked = spec.expiration_seconds.unwrap_or(issued.expiration_seconds);
-        if asked > issued.expiration_seconds {
+        let requested = spec.expiration_seconds.unwrap_or(issued.expiration_seconds);
+        if requested > issued.expiration_seconds {
             ctx.warnings.add(format!(
-                "requested expiration of {asked} seconds shortened to {} seconds",
+                "requested expiration of {requested} seconds shortened to {} seconds",
                 issued.expiration_seconds
             ));
         }

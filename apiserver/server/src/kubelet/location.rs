@@ -145,12 +145,12 @@ fn no_preferred(known: &[NodeAddress]) -> RegistryError {
 pub(super) async fn route(
     lookup: &mut Lookup<'_>,
     info: &RequestInfo,
-    asked: &LocationRequest<'_>,
+    request: &LocationRequest<'_>,
     choice: u64,
 ) -> Result<Route, RegistryError> {
-    let parsed = Query::parse(asked.query);
+    let parsed = Query::parse(request.query);
     if info.subresource == "proxy" || info.verb == "proxy" {
-        return proxied::route(lookup, info, asked, choice).await;
+        return proxied::route(lookup, info, request, choice).await;
     }
     let subresource = info.subresource.as_str();
     if subresource == "log" {
@@ -158,7 +158,7 @@ pub(super) async fn route(
     }
     let pod = lookup.pod(&info.namespace, &info.name).await?;
     let pod = PodView::new(pod.root());
-    let (verb, params) = match (subresource, asked.options) {
+    let (verb, params) = match (subresource, request.options) {
         ("log", _) => ("containerLogs", options::log(&parsed)),
         ("exec", Some(options)) => ("exec", options::streams(options)),
         ("attach", Some(options)) => ("attach", options::streams(options)),
@@ -167,7 +167,7 @@ pub(super) async fn route(
     };
     let mut path = format!("/{verb}/{}/{}", info.namespace, info.name);
     if subresource != "portforward" {
-        let named = match asked.options {
+        let named = match request.options {
             Some(options) => options.str("container"),
             None => parsed.get("container").unwrap_or_default(),
         };
@@ -190,7 +190,7 @@ pub(super) async fn route(
 }
 
 /// The container a request means.
-fn container(pod: PodView<'_>, info: &RequestInfo, asked: &str) -> Result<String, RegistryError> {
+fn container(pod: PodView<'_>, info: &RequestInfo, request: &str) -> Result<String, RegistryError> {
     let names = |kind: &str| {
         let names = pod.containers_of(kind).map(|one| one.str("name").to_owned());
         names.collect::<Vec<_>>()
@@ -200,16 +200,16 @@ fn container(pod: PodView<'_>, info: &RequestInfo, asked: &str) -> Result<String
         names("initContainers"),
         names("ephemeralContainers"),
     );
-    if !asked.is_empty() {
+    if !request.is_empty() {
         let known = [&main, &init, &ephemeral]
             .into_iter()
             .flatten()
-            .any(|name| name == asked);
+            .any(|name| name == request);
         return if known {
-            Ok(asked.to_owned())
+            Ok(request.to_owned())
         } else {
             Err(bad(format!(
-                "container {asked} is not valid for pod {}",
+                "container {request} is not valid for pod {}",
                 info.name
             )))
         };

@@ -48,7 +48,7 @@ impl Kubelets {
         connect: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
         let (info, request) = (connect.info, connect.request);
-        let asked = LocationRequest {
+        let wanted = LocationRequest {
             method: request.method(),
             path: request.uri().path(),
             query: request.uri().query().unwrap_or_default(),
@@ -59,7 +59,7 @@ impl Kubelets {
         };
         let choice = self.dialer.runtime().random_u64();
         let mut lookup = Lookup::new(reader, ctx);
-        let (destination, path, proxied) = match location::route(&mut lookup, info, &asked, choice).await? {
+        let (destination, path, proxied) = match location::route(&mut lookup, info, &wanted, choice).await? {
             Route::Nowhere => {
                 let mut response = http::Response::new(Body::empty());
                 *response.status_mut() = http::StatusCode::NO_CONTENT;

@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn path_of_admission_takes_the_place_of_the_requested_one() {
-        for (asked, instead, rest) in [
+        for (requested, instead, rest) in [
             ("/a", "/b c", "/b%20c"),
             ("/a", "b/../c/", "/c/"),
             ("/a/", "/b", "/b/"),
@@ -168,11 +168,11 @@ mod tests {
             ("", "/b", "/b"),
         ] {
             let mut path = ProxiedPath::cut(
-                &format!("/api/v1/nodes/n/proxy{asked}"),
-                usize::from(asked.len() > 1),
+                &format!("/api/v1/nodes/n/proxy{requested}"),
+                usize::from(requested.len() > 1),
             );
             path.lead_to(instead);
-            assert_eq!(path.rest, rest, "{asked} {instead}");
+            assert_eq!(path.rest, rest, "{requested} {instead}");
         }
     }
 }

@@ -57,7 +57,7 @@ impl<'a> Target<'a> {
 pub(super) async fn route(
     lookup: &mut Lookup<'_>,
     info: &RequestInfo,
-    asked: &LocationRequest<'_>,
+    request: &LocationRequest<'_>,
     choice: u64,
 ) -> Result<Route, RegistryError> {
     let kind = info.resource.trim_end_matches('s');
@@ -69,17 +69,17 @@ pub(super) async fn route(
         "services" => service(lookup, &info.namespace, &target, choice).await?,
         _ => return Err(RegistryError::NoSuchResource),
     };
-    let query = match asked.query {
+    let query = match request.query {
         "" => String::new(),
         query => format!("?{query}"),
     };
-    let mut proxied = ProxiedPath::cut(asked.path, info.parts.len().saturating_sub(NAMED_PARTS));
-    if let Some(path) = asked.path_instead {
+    let mut proxied = ProxiedPath::cut(request.path, info.parts.len().saturating_sub(NAMED_PARTS));
+    if let Some(path) = request.path_instead {
         proxied.lead_to(path);
     }
     // A proxied root without its slash would break relative links.
-    let reads = matches!(*asked.method, Method::GET | Method::HEAD);
-    if proxied.rest.is_empty() && reads && !asked.upgrades {
+    let reads = matches!(*request.method, Method::GET | Method::HEAD);
+    if proxied.rest.is_empty() && reads && !request.upgrades {
         return Ok(Route::Redirect(format!("{}/{query}", info.path)));
     }
     if proxied.rest.is_empty() {

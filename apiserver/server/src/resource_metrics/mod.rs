@@ -76,7 +76,7 @@ pub(crate) struct ResourceMetrics {
     dialer: Dialer,
     runtime: Runtime,
     /// Time of the last request.
-    asked: Watched<Option<Duration>>,
+    requested: Watched<Option<Duration>>,
     wake: Notify,
     /// Two rounds are over.
     warm: Watched<bool>,
@@ -96,7 +96,7 @@ impl ResourceMetrics {
             registry,
             reader,
             dialer,
-            asked: Watched::new(None),
+            requested: Watched::new(None),
             wake: Notify::new(),
             warm: Watched::new(false),
             current: ArcSwap::default(),
@@ -105,7 +105,7 @@ impl ResourceMetrics {
 
     /// The last usage. Without a request of late it is waited for.
     pub(crate) async fn usage(&self) -> Arc<ResourceUsage> {
-        self.asked.replace(Some(self.runtime.monotonic()));
+        self.requested.replace(Some(self.runtime.monotonic()));
         self.wake.notify_one();
         let warm = self.warm.wait_for(|warm| *warm);
         // What there is by then is the answer.
@@ -114,7 +114,7 @@ impl ResourceMetrics {
     }
 
     fn is_wanted(&self) -> bool {
-        let since = self.asked.get();
+        let since = self.requested.get();
         since.is_some_and(|since| self.runtime.monotonic().saturating_sub(since) < KEPT_FOR)
     }
 

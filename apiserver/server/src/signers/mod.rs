@@ -42,7 +42,7 @@ pub(crate) async fn check(
     if let Some(why) = masters(attributes, object) {
         return Err(forbidden(attributes, object, why));
     }
-    let Some(right) = asked_for(attributes, object, old) else {
+    let Some(right) = required_right(attributes, object, old) else {
         return Ok(());
     };
     // The permission of a request is decided by what it was created with.
@@ -115,7 +115,7 @@ fn forbidden(attributes: &Attributes, object: &Tree, why: String) -> RegistryErr
 }
 
 /// The right that a write needs, and what it is for.
-fn asked_for(attributes: &Attributes, object: &Tree, old: Option<&Tree>) -> Option<Right> {
+fn required_right(attributes: &Attributes, object: &Tree, old: Option<&Tree>) -> Option<Right> {
     let changed = |path: &[&str]| old.is_none_or(|old| old.at(path) != object.at(path));
     let resource = attributes.resource.resource.as_str();
     match (resource, attributes.subresource.as_str()) {

@@ -152,7 +152,7 @@ impl Current {
             plugins.push(Arc::clone(&plugin));
             plugin
         })?;
-        plugins.iter().for_each(|plugin| plugin.wait_until_asked());
+        plugins.iter().for_each(|plugin| plugin.wait_until_requested());
         Ok(Self {
             transformers: Arc::new(transformers),
             plugins,

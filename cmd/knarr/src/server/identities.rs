@@ -83,12 +83,12 @@ impl Identities<'_> {
     fn write_admin(&self) -> anyhow::Result<Timestamp> {
         let entries = kubeconfig::admin(self.url, &self.server.pki().cluster);
         let identity = self.keep_own(&entries, &self.paths.admin(), None)?;
-        let Some(asked) = &self.arguments.write_kubeconfig else {
+        let Some(requested) = &self.arguments.write_kubeconfig else {
             return Ok(identity.renew_at());
         };
-        let flag = || format!("--write-kubeconfig {}", asked.display());
+        let flag = || format!("--write-kubeconfig {}", requested.display());
         // It is its owner's: what it holds of another cluster is not ours to replace.
-        let file = KubeconfigFile::read_of(asked, entries.authority).with_context(flag)?;
+        let file = KubeconfigFile::read_of(requested, entries.authority).with_context(flag)?;
         let kept = file.identity(&entries, self.runtime.now());
         let kept = kept.as_ref().unwrap_or(&identity);
         file.put(&entries, kept).with_context(flag)?;

@@ -73,7 +73,7 @@ pub(super) struct Note {
     undesired_since: Option<Duration>,
     /// Time since which its attacher is waited for, and since which the attachment is.
     waiting_since: Option<Duration>,
-    pub(super) asked: Option<Duration>,
+    pub(super) requested: Option<Duration>,
     /// The last failure that pods have an event about.
     error: Option<AttachError>,
     /// Its pods know that it is attached.
@@ -192,7 +192,10 @@ impl Plan {
                 .any(|reported| *reported.name == *wanted.unique);
             if !std::mem::replace(&mut note.announced, true) && !reported {
                 self.messages.push((own.name.clone(), Message::Attached));
-                let took = note.asked.take().map(|asked| now.saturating_sub(asked));
+                let took = note
+                    .requested
+                    .take()
+                    .map(|requested| now.saturating_sub(requested));
                 self.took.extend(took.map(|took| (own.driver.clone(), took)));
             }
             (note.error, note.waiting_since) = (None, None);

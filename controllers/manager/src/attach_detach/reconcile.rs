@@ -247,7 +247,7 @@ impl Attacher {
                 return Ok(());
             }
         }
-        note.asked = Some(self.runtime.monotonic());
+        note.requested = Some(self.runtime.monotonic());
         let body = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
             "metadata": {"name": name},

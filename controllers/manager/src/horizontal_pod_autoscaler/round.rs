@@ -198,13 +198,13 @@ impl<'a> Round<'a> {
             Ok(proposal) => proposal,
             Err(error) => return self.fail(error),
         };
-        let (current, asked) = (self.replicas.spec, proposal.replicas.max(0));
-        let mut reason = match asked.cmp(&current) {
+        let (current, proposed) = (self.replicas.spec, proposal.replicas.max(0));
+        let mut reason = match proposed.cmp(&current) {
             Ordering::Greater => format!("{} above target", proposal.name),
             Ordering::Less => "All metrics below target".to_owned(),
             Ordering::Equal => String::new(),
         };
-        let mut desired = self.limit(asked, history);
+        let mut desired = self.limit(proposed, history);
         let least = self.spec.least();
         if current == 0 && self.is_at_zero() && desired < least {
             desired = least;

@@ -60,23 +60,23 @@ mod tests {
 
     #[test]
     fn missing_nodes_are_asked_for_pods_once_in_a_quarantine() {
-        let (missing, asked) = (MissingNodes::default(), Cell::new(0));
+        let (missing, lookups) = (MissingNodes::default(), Cell::new(0));
         let node = |at: usize| ObjectKey::cluster(format!("n{at}"));
         // A thousand nodes go, each of ten pods; half of the nodes have none in the end.
         let look = |at: usize, now: Duration| {
             missing.missed_for(&node(at), now, |own| {
-                asked.set(asked.get() + 1);
+                lookups.set(lookups.get() + 1);
                 own.name.ends_with(['0', '2', '4', '6', '8'])
             })
         };
         for at in 0..10_000 {
             assert_eq!(look(at % 1_000, Duration::from_secs(1)), Duration::ZERO);
         }
-        assert_eq!(asked.get(), 0, "the first sweep has nothing to ask");
+        assert_eq!(lookups.get(), 0, "the first sweep has nothing to ask");
         for at in 0..10_000 {
             look(at % 1_000, Duration::from_secs(41));
         }
-        assert_eq!(asked.get(), 999);
+        assert_eq!(lookups.get(), 999);
         assert_eq!(
             look(2, Duration::from_secs(42)),
             QUARANTINE + Duration::from_secs(1)

@@ -314,10 +314,10 @@ where
     struct List {
         items: Vec<Box<RawValue>>,
     }
-    let asked = client
+    let requests = client
         .list_as::<List>(&ApiResource::of::<K>(), namespace, &[])
         .await;
-    let list = asked.map_err(ReconcileError::doing("listing what may use it"))?;
+    let list = requests.map_err(ReconcileError::doing("listing what may use it"))?;
     let objects = list.items.iter().map(|own| {
         object_of(own.get()).map_err(|source| ClientError::Decode {
             what: K::KIND.to_owned(),

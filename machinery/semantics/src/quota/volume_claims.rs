@@ -54,17 +54,17 @@ fn class(claim: &PersistentVolumeClaim) -> &str {
 
 /// The storage that is requested, or that a growth which failed may still take.
 fn storage(claim: &PersistentVolumeClaim) -> Option<Quantity> {
-    let asked = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref());
-    let asked = ResourceList::from_api(asked.and_then(|own| own.requests.as_ref()));
-    let asked = whole(*asked.0.get("storage")?);
+    let requested = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref());
+    let requested = ResourceList::from_api(requested.and_then(|own| own.requests.as_ref()));
+    let requested = whole(*requested.0.get("storage")?);
     let status = claim.status.as_ref();
     let granted = ResourceList::from_api(status.and_then(|own| own.allocated_resources.as_ref()));
     let granted = granted
         .0
         .get("storage")
         .copied()
-        .filter(|granted| *granted > asked);
-    Some(granted.map_or(asked, whole))
+        .filter(|granted| *granted > requested);
+    Some(granted.map_or(requested, whole))
 }
 
 /// Whole bytes, rounded up.

@@ -392,12 +392,12 @@ mod tests {
     use http_body_util::Full;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    const ASKED_FOR: Duration = Duration::from_secs(3600);
+    const LIFETIME: Duration = Duration::from_secs(3600);
 
     /// An API server that gives a token once, and is away from then on.
     fn client(now: Timestamp) -> Client {
         let away = AtomicBool::new(false);
-        let expires = now.checked_add(ASKED_FOR).unwrap();
+        let expires = now.checked_add(LIFETIME).unwrap();
         let answer = serde_json::json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {},
             "spec": {"audiences": []}, "status": {"token": "the token", "expirationTimestamp": expires}
@@ -436,12 +436,12 @@ mod tests {
                 pod: ("p".into(), "u".into()),
             };
             let token = objects.token_for(&request).await.unwrap();
-            runtime.sleep(ASKED_FOR * 9 / 10).await;
+            runtime.sleep(LIFETIME * 9 / 10).await;
             assert_eq!(objects.token_for(&request).await.unwrap(), token);
             let again = objects.next_renewal("u").unwrap();
             assert!(again > runtime.now(), "not at once");
             assert!(again < objects.tokens.lock()[&request].expires_at);
-            runtime.sleep(ASKED_FOR / 10).await;
+            runtime.sleep(LIFETIME / 10).await;
             objects.token_for(&request).await.unwrap_err();
         });
     }

@@ -237,15 +237,15 @@ mod tests {
 
     #[test]
     fn expansion_ends_where_it_grows_too_large() {
-        let asked = std::cell::Cell::new(0);
+        let lookups = std::cell::Cell::new(0);
         let value = |_: &str| {
-            asked.set(asked.get() + 1);
+            lookups.set(lookups.get() + 1);
             Some("1234")
         };
         assert_eq!(expand("$(A)$(A)", 8, value).as_deref(), Some("12341234"));
-        asked.set(0);
+        lookups.set(0);
         assert_eq!(expand(&"$(A)".repeat(100), 8, value), None);
-        assert_eq!(asked.get(), 3, "what does not fit is looked up once");
+        assert_eq!(lookups.get(), 3, "what does not fit is looked up once");
     }
 
     #[test]

@@ -116,10 +116,10 @@ impl Csi {
             true => driver.root.staging(key).display().to_string(),
             false => String::new(),
         };
-        let asked = volume
+        let request = volume
             .wanted
             .expand(driver.abilities, (&place, &staged_at), bytes, secrets);
-        let answer = self.called(driver.client.expand(asked)).await;
+        let answer = self.called(driver.client.expand(request)).await;
         answer
             .map(drop)
             .map_err(|status| (is_infeasible(&status), call_text(&status)))

@@ -136,14 +136,14 @@ impl Csi {
             .target(&showing.pod_uid, &showing.name)
             .display()
             .to_string();
-        let asked = wanted.publish(
+        let request = wanted.publish(
             driver.abilities,
             (&seen, &staged_at),
             &showing.attached,
             showing.publish_secrets.clone(),
             showing.of_pod.clone(),
         );
-        if let Err(status) = self.called(driver.client.publish(asked)).await {
+        if let Err(status) = self.called(driver.client.publish(request)).await {
             if is_new && is_final(&status) {
                 let remove = move || records::remove(&target);
                 let _ = showing.lane.run("removing the place of a volume", remove).await;
@@ -190,11 +190,11 @@ impl Csi {
             ))
         };
         let driver = self.drivers.get(&data.driver_name).map_err(unknown)?;
-        let asked = NodeUnpublishVolumeRequest {
+        let request = NodeUnpublishVolumeRequest {
             volume_id: data.volume_handle.clone(),
             target_path: driver.root.target(pod_uid, name).display().to_string(),
         };
-        let called = self.called(driver.client.unpublish(asked)).await;
+        let called = self.called(driver.client.unpublish(request)).await;
         called.map_err(|status| {
             let why = call_text(&status);
             VolumeError::Invalid(format!("kubernetes.io/csi: Unmounter.TearDownAt failed: {why}"))
@@ -325,14 +325,14 @@ impl Shared {
 
     /// Tokens of the pod that a driver requests, as an attribute.
     async fn tokens(&self, pod: &Pod, found: Option<&CSIDriver>) -> Result<Texts, VolumeError> {
-        let asked = found
+        let requests = found
             .and_then(|found| found.spec.token_requests.clone())
             .unwrap_or_default();
-        if asked.is_empty() {
+        if requests.is_empty() {
             return Ok(Texts::new());
         }
         let mut tokens = Map::new();
-        for one in asked {
+        for one in requests {
             let request = node_volume::TokenRequest {
                 namespace: namespace(pod).to_owned(),
                 service_account: spec(pod).service_account_name.clone().unwrap_or_default(),

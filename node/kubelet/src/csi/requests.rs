@@ -389,7 +389,7 @@ mod tests {
                 .into()
         );
         assert!(pod_attributes(&pod(), false, Some(&driver(json!({})))).is_empty());
-        let asked = persistent(&[], "").publish(
+        let request = persistent(&[], "").publish(
             Abilities::default(),
             ("/t", "/s"),
             &Texts::new(),
@@ -397,7 +397,7 @@ mod tests {
             own,
         );
         assert_eq!(
-            (asked.volume_context.len(), asked.volume_context["a"].as_str()),
+            (request.volume_context.len(), request.volume_context["a"].as_str()),
             (6, "1")
         );
     }

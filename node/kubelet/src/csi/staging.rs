@@ -29,13 +29,13 @@ impl Csi {
         let place = self.own_root().staging(key);
         self.make_place(showing, place.clone()).await?;
         self.state.lock().staging_begins(key);
-        let asked = wanted.stage(
+        let request = wanted.stage(
             driver.abilities,
             &seen,
             &showing.attached,
             showing.stage_secrets.clone(),
         );
-        let staged = self.called(driver.client.stage(asked)).await;
+        let staged = self.called(driver.client.stage(request)).await;
         match &staged {
             Ok(()) => self.state.lock().staged(key),
             // What was staged before, as far as is known, stays to be taken away.
@@ -79,11 +79,11 @@ impl Csi {
         // Whatever becomes of the call: the next pod has the volume staged again.
         self.state.lock().staging_begins(key);
         if driver.abilities.stages {
-            let asked = NodeUnstageVolumeRequest {
+            let request = NodeUnstageVolumeRequest {
                 volume_id: key.handle.clone(),
                 staging_target_path: driver.root.staging(key).display().to_string(),
             };
-            let called = self.called(driver.client.unstage(asked)).await;
+            let called = self.called(driver.client.unstage(request)).await;
             called.map_err(|status| call_text(&status))?;
         }
         let place = self.own_root().staging(key);

@@ -83,7 +83,7 @@ struct Shown {
     /// Namespace and name.
     claim: Option<(String, String)>,
     usage: Option<Usage>,
-    is_asked: bool,
+    is_measuring: bool,
 }
 
 impl Shown {
@@ -122,7 +122,7 @@ impl Usages {
             name: volume.name().to_owned(),
             claim,
             usage: None,
-            is_asked: false,
+            is_measuring: false,
         });
     }
 
@@ -137,9 +137,9 @@ impl Usages {
         let due = self
             .all
             .iter_mut()
-            .filter(|(_, shown)| !shown.is_asked && has_usage(&shown.key().driver));
+            .filter(|(_, shown)| !shown.is_measuring && has_usage(&shown.key().driver));
         due.map(|(place, shown)| {
-            shown.is_asked = true;
+            shown.is_measuring = true;
             (place.clone(), shown.clone())
         })
         .collect()
@@ -147,7 +147,7 @@ impl Usages {
 
     fn answered(&mut self, place: &(String, String), usage: Option<Usage>) {
         if let Some(shown) = self.all.get_mut(place) {
-            shown.is_asked = false;
+            shown.is_measuring = false;
             shown.usage = usage.or(shown.usage);
         }
     }
@@ -209,12 +209,12 @@ impl Csi {
 
     async fn ask(&self, place: &(String, String), shown: &Shown) -> Option<Usage> {
         let driver = self.drivers.get(&shown.key().driver).ok()?;
-        let asked = NodeGetVolumeStatsRequest {
+        let request = NodeGetVolumeStatsRequest {
             volume_id: shown.key().handle.clone(),
             volume_path: driver.root.target(&place.0, &shown.name).display().to_string(),
             staging_target_path: String::new(),
         };
-        match self.called(driver.client.stats(asked)).await {
+        match self.called(driver.client.stats(request)).await {
             Ok(answer) => Some(usage(&answer, self.runtime.now())),
             Err(status) => {
                 let (volume, error) = (shown.key().unique_name(), call_text(&status));
@@ -343,7 +343,7 @@ mod tests {
             name: "pv".to_owned(),
             claim: Some(("ns".to_owned(), "disk".to_owned())),
             usage: Some(usage),
-            is_asked: false,
+            is_measuring: false,
         };
         let expected = json!({
             "name": "data", "time": "1970-01-01T00:00:00Z", "pvcRef": {"name": "disk", "namespace": "ns"},

@@ -34,7 +34,7 @@ pub(crate) async fn serve(context: ManagerContext) {
     }
     loop {
         let own = devices.clone();
-        let service = registration(move |asked| Box::pin(register(own.clone(), asked)));
+        let service = registration(move |request| Box::pin(register(own.clone(), request)));
         if let Err(error) = devices.sockets().serve(&socket, service).await {
             tracing::error!(%error, socket = %socket.display(), "device plugins cannot register");
         }
@@ -43,9 +43,9 @@ pub(crate) async fn serve(context: ManagerContext) {
 }
 
 /// Registers a plugin, and follows its devices from then on.
-pub(super) async fn register(devices: Arc<DeviceManager>, asked: RegisterRequest) -> Result<(), Status> {
-    let resource = asked.resource_name.clone();
-    let outcome = connect(&devices, &asked).await;
+pub(super) async fn register(devices: Arc<DeviceManager>, request: RegisterRequest) -> Result<(), Status> {
+    let resource = request.resource_name.clone();
+    let outcome = connect(&devices, &request).await;
     if let Err(refusal) = &outcome {
         let resource: String = resource.escape_debug().take(256).collect();
         tracing::error!(
@@ -57,11 +57,11 @@ pub(super) async fn register(devices: Arc<DeviceManager>, asked: RegisterRequest
     outcome
 }
 
-async fn connect(devices: &Arc<DeviceManager>, asked: &RegisterRequest) -> Result<(), Status> {
-    check(asked).map_err(Status::unknown)?;
-    let resource = &asked.resource_name;
+async fn connect(devices: &Arc<DeviceManager>, request: &RegisterRequest) -> Result<(), Status> {
+    check(request).map_err(Status::unknown)?;
+    let resource = &request.resource_name;
     devices.count_registration(resource);
-    let socket = socket(devices.folder(), &asked.endpoint).map_err(Status::unknown)?;
+    let socket = socket(devices.folder(), &request.endpoint).map_err(Status::unknown)?;
     let dialling = devices.sockets().connect(&socket);
     let dialled = within(&devices.runtime, ANSWER_TIMEOUT, dialling).await;
     let failed =
@@ -90,8 +90,8 @@ async fn connect(devices: &Arc<DeviceManager>, asked: &RegisterRequest) -> Resul
     Ok(())
 }
 
-fn check(asked: &RegisterRequest) -> Result<(), String> {
-    let (version, resource) = (&asked.version, &asked.resource_name);
+fn check(request: &RegisterRequest) -> Result<(), String> {
+    let (version, resource) = (&request.version, &request.resource_name);
     if version != VERSION {
         return Err(format!(
             "requested API version {version:?} is not supported by kubelet. Supported version is [{VERSION:?}]"
@@ -121,12 +121,12 @@ mod tests {
 
     #[track_caller]
     fn check_refused(version: &str, resource: &str, expected: &str) {
-        let asked = RegisterRequest {
+        let request = RegisterRequest {
             version: version.to_owned(),
             resource_name: resource.to_owned(),
             ..RegisterRequest::default()
         };
-        assert_eq!(check(&asked).err().unwrap_or_default(), expected, "{resource}");
+        assert_eq!(check(&request).err().unwrap_or_default(), expected, "{resource}");
     }
 
     #[test]

@@ -76,9 +76,9 @@ impl Dra {
     }
 
     async fn prepare_by(&self, plugin: &Plugin, claims: Vec<Claim>) -> Result<(), String> {
-        let (service, asked) = (plugin.service, claims.clone());
+        let (service, requested) = (plugin.service, claims.clone());
         let answer = self.call(plugin, service.prepare(), |transport| async move {
-            DraClient::new(transport, service).prepare(asked).await
+            DraClient::new(transport, service).prepare(requested).await
         });
         let mut answered = answer
             .await
@@ -108,12 +108,12 @@ impl Dra {
 /// Checks that a driver has answered for each claim and for no other, and has refused none.
 pub(super) fn check_answer<T>(
     call: &str,
-    asked: &[Claim],
+    requested: &[Claim],
     answered: &BTreeMap<String, T>,
     error_of: impl Fn(&T) -> &String,
 ) -> Result<(), String> {
     for (uid, outcome) in answered {
-        let Some(claim) = asked.iter().find(|claim| claim.uid == *uid) else {
+        let Some(claim) = requested.iter().find(|claim| claim.uid == *uid) else {
             return Err(format!(
                 "{call} returned result for unknown claim UID {}",
                 short(uid)
@@ -128,7 +128,7 @@ pub(super) fn check_answer<T>(
             ));
         }
     }
-    match asked.len().saturating_sub(answered.len()) {
+    match requested.len().saturating_sub(answered.len()) {
         0 => Ok(()),
         unfinished => Err(format!("{call} skipped {unfinished} ResourceClaims")),
     }

@@ -76,9 +76,9 @@ impl Dra {
 
     async fn unprepare_by(&self, driver: &str, claims: Vec<Claim>) -> Result<(), String> {
         let plugin = self.drivers.get(driver)?;
-        let (service, asked) = (plugin.service, claims.clone());
+        let (service, requested) = (plugin.service, claims.clone());
         let answer = self.call(&plugin, service.unprepare(), |transport| async move {
-            DraClient::new(transport, service).unprepare(asked).await
+            DraClient::new(transport, service).unprepare(requested).await
         });
         let answered = answer
             .await

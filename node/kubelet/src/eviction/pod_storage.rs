@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 /// Time that a decision waits for a pass.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Time for which sizes of all pods are kept up to date after a client's request; upstream counts once a minute in any case.
-const ASKED_FOR: Duration = Duration::from_secs(150);
+const WANTED_FOR: Duration = Duration::from_secs(150);
 
 /// Sizes of a pod's files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,7 +31,7 @@ pub(crate) struct StorageLooks {
     /// All pods are looked at, not only those with limits.
     everyone: AtomicBool,
     /// Time until which all pods are looked at for a client, in milliseconds of the agent's clock.
-    asked_until: AtomicU64,
+    wanted_until: AtomicU64,
     passes: Watched<u64>,
     wake: Notify,
 }
@@ -49,8 +49,8 @@ impl StorageLooks {
 
     /// Looks at all pods for some time from now on: a client shows their sizes.
     pub(crate) fn ask_for_everyone(&self, now: Duration) {
-        let until = u64::try_from((now + ASKED_FOR).as_millis()).unwrap_or(u64::MAX);
-        self.asked_until.fetch_max(until, Ordering::AcqRel);
+        let until = u64::try_from((now + WANTED_FOR).as_millis()).unwrap_or(u64::MAX);
+        self.wanted_until.fetch_max(until, Ordering::AcqRel);
     }
 
     /// Waits for a pass that begins from now on, for as long as [`PATIENCE`].
@@ -72,8 +72,8 @@ impl StorageLooks {
 
     /// Reports whether all pods are to be looked at.
     pub(crate) fn looks_at_everyone(&self, now: Duration) -> bool {
-        let asked_until = Duration::from_millis(self.asked_until.load(Ordering::Acquire));
-        self.everyone.load(Ordering::Acquire) || now < asked_until
+        let wanted_until = Duration::from_millis(self.wanted_until.load(Ordering::Acquire));
+        self.everyone.load(Ordering::Acquire) || now < wanted_until
     }
 
     /// Applies the sizes of a pass.

@@ -27,7 +27,7 @@ pub(super) struct Collection {
     /// Held while images are removed.
     records: tokio::sync::Mutex<ImageRecords>,
     /// Time of the last request of a container for an image, by the image's id.
-    asked: Mutex<HashMap<String, Duration>>,
+    requested: Mutex<HashMap<String, Duration>>,
     /// Images removed so far, by reason.
     removed: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -63,9 +63,9 @@ pub(crate) async fn collect_images(context: ManagerContext) {
 
 impl ImageManager {
     /// A container is about to be made of an image.
-    pub(super) fn asked_for(&self, id: &str) {
+    pub(super) fn note_request(&self, id: &str) {
         let now = self.runtime.monotonic();
-        self.collection.asked.lock().insert(id.to_owned(), now);
+        self.collection.requested.lock().insert(id.to_owned(), now);
     }
 
     /// Images removed so far, by reason.
@@ -157,8 +157,8 @@ impl ImageManager {
         let (images, containers, viewed) = futures::try_join!(images, containers, viewed).map_err(failed)?;
         let of_containers = containers.containers.into_iter().flat_map(images_of);
         let used: HashSet<String> = of_containers.chain(viewed).collect();
-        let mut asked = self.collection.asked.lock();
-        asked.retain(|_, at| now.saturating_sub(*at) < ABOUT_TO_BE_USED);
+        let mut requested = self.collection.requested.lock();
+        requested.retain(|_, at| now.saturating_sub(*at) < ABOUT_TO_BE_USED);
         let found = images.images.into_iter().map(|image| {
             let names = names(&image);
             let is_ours = [PAUSE_IMAGE, HELLO_IMAGE]
@@ -167,14 +167,14 @@ impl ImageManager {
             FoundImage {
                 used: used.contains(&image.id)
                     || names.iter().any(|name| used.contains(name))
-                    || asked.contains_key(&image.id),
+                    || requested.contains_key(&image.id),
                 pinned: image.pinned || is_ours,
                 size: image.size,
                 id: image.id,
             }
         });
         let found: Vec<FoundImage> = found.collect();
-        drop(asked);
+        drop(requested);
         Ok(records.detect(&found, now))
     }
 

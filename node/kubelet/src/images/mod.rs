@@ -185,7 +185,7 @@ impl ImageManager {
             return Err(self.invalid_name(pulling, error));
         }
         let image = self.bring(pulling, policy).await?;
-        self.asked_for(&image.id);
+        self.note_request(&image.id);
         Ok(image)
     }
 
@@ -309,7 +309,7 @@ impl ImageManager {
         self.check_backoff(pulling, &key)?;
         let message = format!("Pulling image \"{wanted}\"");
         self.record_event(pulling, EventType::Normal, "Pulling", message);
-        let asked = self.runtime.monotonic();
+        let queued_at = self.runtime.monotonic();
         let _turn = match &self.pulls {
             Some(pulls) => Some(pulls.take(namespace(pod)).await),
             None => None,
@@ -317,7 +317,7 @@ impl ImageManager {
         let began = self.runtime.monotonic();
         let pulled = self.pull_and_record(pulling).await;
         let ended = self.runtime.monotonic();
-        let (took, with_waiting) = (ended - began, ended - asked);
+        let (took, with_waiting) = (ended - began, ended - queued_at);
         *self.pull_times.lock().entry(uid(pod).to_owned()).or_default() += with_waiting;
         match pulled {
             Ok(present) => {

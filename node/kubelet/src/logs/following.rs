@@ -108,12 +108,12 @@ impl FollowedLogs {
         let watched = self.events.get().zip(log.parent());
         let watched = watched.and_then(|(events, folder)| events.watch(folder).ok());
         let (ended, changed) = (CancellationToken::new(), Arc::new(Notify::new()));
-        let (own, asked) = (runtime.clone(), changed.clone());
+        let (own, polls) = (runtime.clone(), changed.clone());
         // Also if it ends otherwise: followers would not be notified of the container's end any more.
         let ends = ended.clone().drop_guard();
         let asking = runtime.spawn("end of a followed container", async move {
             let _ends = ends;
-            until_ended(&own, &asked, running).await;
+            until_ended(&own, &polls, running).await;
         });
         Followed {
             id: id.to_owned(),
@@ -194,7 +194,7 @@ mod tests {
     /// A container whose status requests are counted.
     #[derive(Debug, Clone, Default)]
     struct Container {
-        asked: Arc<AtomicUsize>,
+        polls: Arc<AtomicUsize>,
         ended: Arc<AtomicBool>,
     }
 
@@ -202,7 +202,7 @@ mod tests {
         fn running(&self) -> StillRunning {
             let own = self.clone();
             Box::new(move || {
-                own.asked.fetch_add(1, Ordering::Relaxed);
+                own.polls.fetch_add(1, Ordering::Relaxed);
                 let running = !own.ended.load(Ordering::Relaxed);
                 Box::pin(async move { Some(running) })
             })
@@ -221,8 +221,8 @@ mod tests {
             let follow = || logs.follow(&runtime, "id", Path::new("/nowhere/0.log"), container.running());
             let mut followers: Vec<Follower> = (0..1_000).map(|_| follow()).collect();
             runtime.sleep(Duration::from_secs(60)).await;
-            let asked = container.asked.load(Ordering::Relaxed);
-            assert!((2..=8).contains(&asked), "asked {asked} times in a minute");
+            let polls = container.polls.load(Ordering::Relaxed);
+            assert!((2..=8).contains(&polls), "asked {polls} times in a minute");
             container.ended.store(true, Ordering::Relaxed);
             logs.ended("id");
             for follower in &mut followers {

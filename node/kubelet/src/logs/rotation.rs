@@ -197,8 +197,8 @@ mod tests {
 
     #[tokio::test]
     async fn logs_that_nobody_writes_are_asked_about_once() {
-        let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let count = asked.clone();
+        let lookups = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = lookups.clone();
         let no_container = move |_: http::Request<tonic::body::Body>| {
             count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             async { Ok::<_, tonic::Status>(crate::cri_answers::empty_message()) }
@@ -212,7 +212,7 @@ mod tests {
             std::fs::File::create(&log).unwrap().set_len(bytes).unwrap();
             rotation.check_sizes().await.unwrap();
             assert_eq!(
-                asked.load(std::sync::atomic::Ordering::Relaxed),
+                lookups.load(std::sync::atomic::Ordering::Relaxed),
                 questions,
                 "{bytes}"
             );

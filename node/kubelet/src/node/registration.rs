@@ -143,8 +143,8 @@ mod tests {
 
     /// An API server that answers the create with this code, and has a Node with these labels or none.
     async fn attempted(code: u16, labels: Option<Value>) -> (Result<Node, kube::Error>, Vec<String>) {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let own = asked.clone();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let own = requests.clone();
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let (own, labels) = (own.clone(), labels.clone());
             async move {
@@ -172,8 +172,8 @@ mod tests {
         config.register_node = code != NOT_REGISTERED;
         let facts = NodeFacts::observe(&config);
         let node = attempt(&Runtime::real(), &client, &Arc::new(config), &facts).await;
-        let asked = asked.lock().clone();
-        (node, asked)
+        let requests = requests.lock().clone();
+        (node, requests)
     }
 
     #[tokio::test]
@@ -214,18 +214,18 @@ mod tests {
     #[tokio::test]
     async fn node_that_exists_is_taken_over_where_creates_are_forbidden() {
         for code in [403, 409] {
-            let (node, asked) = attempted(code, Some(json!({"disk": "hdd"}))).await;
-            assert_eq!(asked, ["POST", "GET", "PATCH"], "{code}");
+            let (node, requests) = attempted(code, Some(json!({"disk": "hdd"}))).await;
+            assert_eq!(requests, ["POST", "GET", "PATCH"], "{code}");
             let labels = node.unwrap().metadata.labels.unwrap();
             assert_eq!(labels["kubernetes.io/hostname"], "n1");
             assert!(!labels.contains_key("disk"), "the administrator's stays");
         }
-        let (node, asked) = attempted(403, None).await;
-        assert!(node.is_err() && asked == ["POST", "GET"], "{asked:?}");
-        let (node, asked) = attempted(NOT_REGISTERED, Some(json!({}))).await;
-        assert!(node.is_ok() && asked == ["GET"], "{asked:?}");
-        let (node, asked) = attempted(500, Some(json!({}))).await;
-        assert!(node.is_err() && asked == ["POST"], "{asked:?}");
+        let (node, requests) = attempted(403, None).await;
+        assert!(node.is_err() && requests == ["POST", "GET"], "{requests:?}");
+        let (node, requests) = attempted(NOT_REGISTERED, Some(json!({}))).await;
+        assert!(node.is_ok() && requests == ["GET"], "{requests:?}");
+        let (node, requests) = attempted(500, Some(json!({}))).await;
+        assert!(node.is_err() && requests == ["POST"], "{requests:?}");
     }
 
     #[test]

@@ -241,8 +241,8 @@ mod tests {
         let late = folder.path().join("plugins/late.sock");
         let _late = std::os::unix::net::UnixListener::bind(&late).unwrap();
         std::os::unix::fs::symlink("nowhere", &socket).unwrap();
-        let service = registration(|asked: RegisterRequest| {
-            async move { Err(Status::unknown(format!("not {}", asked.resource_name))) }.boxed()
+        let service = registration(|request: RegisterRequest| {
+            async move { Err(Status::unknown(format!("not {}", request.resource_name))) }.boxed()
         });
         let asking = async {
             // The listener is bound, or the call fails.
@@ -252,11 +252,11 @@ mod tests {
                     Err(_) => tokio::task::yield_now().await,
                 }
             };
-            let asked = RegisterRequest {
+            let request = RegisterRequest {
                 resource_name: "a/b".to_owned(),
                 ..RegisterRequest::default()
             };
-            register(&agent, asked).await.unwrap_err()
+            register(&agent, request).await.unwrap_err()
         };
         let refused = tokio::select! {
             ended = sockets.serve(&socket, service) => panic!("{ended:?}"),

@@ -66,7 +66,7 @@ impl<S> std::fmt::Debug for Saver<S> {
 #[derive(Debug, Clone, Default)]
 struct Writes {
     /// Number of times that a save was requested.
-    asked: u64,
+    requested: u64,
     /// The last one of these that has been answered.
     answered: u64,
     /// The generation of the state that is on the disk.
@@ -112,8 +112,8 @@ impl<S: Checkpointed> Saver<S> {
     pub(crate) fn save_soon(&self) -> u64 {
         let (mut own, mut begins) = (0, false);
         self.writes.change(|writes| {
-            writes.asked += 1;
-            own = writes.asked;
+            writes.requested += 1;
+            own = writes.requested;
             begins = !std::mem::replace(&mut writes.is_writing, true);
             false
         });
@@ -143,12 +143,12 @@ impl<S: Checkpointed> Saver<S> {
         }
         let mut goes_on = false;
         self.writes.change(|writes| {
-            writes.answered = before.asked;
+            writes.answered = before.requested;
             match outcome {
                 Ok(()) => (writes.saved, writes.failure) = (generation.max(before.saved), None),
                 Err(error) => writes.failure = Some(error),
             }
-            goes_on = writes.asked > writes.answered;
+            goes_on = writes.requested > writes.answered;
             writes.is_writing = goes_on;
             true
         });

@@ -191,8 +191,8 @@ mod tests {
     /// Reviews that were answered, of `count` questions from one asker.
     fn answered(reviews: &Numbers, asker: u32, now: u64, count: u32) -> usize {
         let ask = |number: &u32| {
-            let asked = reviews.ask(asker, *number, Duration::from_secs(now), async { Ok(1) });
-            asked.now_or_never() == Some(Ok(1))
+            let answer = reviews.ask(asker, *number, Duration::from_secs(now), async { Ok(1) });
+            answer.now_or_never() == Some(Ok(1))
         };
         (0..count).filter(ask).count()
     }

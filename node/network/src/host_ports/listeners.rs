@@ -149,18 +149,21 @@ mod tests {
             port,
             address: address.parse().ok(),
         };
-        let asked = HostPort {
+        let requested = HostPort {
             key: key(port),
             container_port: 1,
         };
-        let found = first_in_use(&config, &[key(listener)], &[asked]);
-        assert_eq!(found, in_use.then_some(asked.key), "{listener:?} {port:?}");
+        let found = first_in_use(&config, &[key(listener)], &[requested]);
+        assert_eq!(found, in_use.then_some(requested.key), "{listener:?} {port:?}");
         let udp = PortKey {
             protocol: Protocol::Udp,
             ..key(port)
         };
-        let asked = HostPort { key: udp, ..asked };
-        assert_eq!(first_in_use(&config, &[key(listener)], &[asked]), None);
+        let requested = HostPort {
+            key: udp,
+            ..requested
+        };
+        assert_eq!(first_in_use(&config, &[key(listener)], &[requested]), None);
     }
 
     #[test]

@@ -44,8 +44,8 @@ impl NodeClient {
     ///
     /// # Errors
     /// The call failed.
-    pub async fn stage(&self, asked: NodeStageVolumeRequest) -> Result<(), Status> {
-        let answer: Result<Empty, Status> = call(&self.0, STAGE, asked, ANSWER_BYTES_MAX).await;
+    pub async fn stage(&self, request: NodeStageVolumeRequest) -> Result<(), Status> {
+        let answer: Result<Empty, Status> = call(&self.0, STAGE, request, ANSWER_BYTES_MAX).await;
         answer.map(drop)
     }
 
@@ -53,8 +53,8 @@ impl NodeClient {
     ///
     /// # Errors
     /// The call failed.
-    pub async fn unstage(&self, asked: NodeUnstageVolumeRequest) -> Result<(), Status> {
-        let answer: Result<Empty, Status> = call(&self.0, UNSTAGE, asked, ANSWER_BYTES_MAX).await;
+    pub async fn unstage(&self, request: NodeUnstageVolumeRequest) -> Result<(), Status> {
+        let answer: Result<Empty, Status> = call(&self.0, UNSTAGE, request, ANSWER_BYTES_MAX).await;
         answer.map(drop)
     }
 
@@ -62,8 +62,8 @@ impl NodeClient {
     ///
     /// # Errors
     /// The call failed.
-    pub async fn publish(&self, asked: NodePublishVolumeRequest) -> Result<(), Status> {
-        let answer: Result<Empty, Status> = call(&self.0, PUBLISH, asked, ANSWER_BYTES_MAX).await;
+    pub async fn publish(&self, request: NodePublishVolumeRequest) -> Result<(), Status> {
+        let answer: Result<Empty, Status> = call(&self.0, PUBLISH, request, ANSWER_BYTES_MAX).await;
         answer.map(drop)
     }
 
@@ -71,8 +71,8 @@ impl NodeClient {
     ///
     /// # Errors
     /// The call failed.
-    pub async fn unpublish(&self, asked: NodeUnpublishVolumeRequest) -> Result<(), Status> {
-        let answer: Result<Empty, Status> = call(&self.0, UNPUBLISH, asked, ANSWER_BYTES_MAX).await;
+    pub async fn unpublish(&self, request: NodeUnpublishVolumeRequest) -> Result<(), Status> {
+        let answer: Result<Empty, Status> = call(&self.0, UNPUBLISH, request, ANSWER_BYTES_MAX).await;
         answer.map(drop)
     }
 
@@ -82,16 +82,16 @@ impl NodeClient {
     /// The call failed.
     pub async fn stats(
         &self,
-        asked: NodeGetVolumeStatsRequest,
+        request: NodeGetVolumeStatsRequest,
     ) -> Result<NodeGetVolumeStatsResponse, Status> {
-        call(&self.0, STATS, asked, ANSWER_BYTES_MAX).await
+        call(&self.0, STATS, request, ANSWER_BYTES_MAX).await
     }
 
     /// Makes a volume as large as it has become elsewhere.
     ///
     /// # Errors
     /// The call failed.
-    pub async fn expand(&self, asked: NodeExpandVolumeRequest) -> Result<NodeExpandVolumeResponse, Status> {
-        call(&self.0, EXPAND, asked, ANSWER_BYTES_MAX).await
+    pub async fn expand(&self, request: NodeExpandVolumeRequest) -> Result<NodeExpandVolumeResponse, Status> {
+        call(&self.0, EXPAND, request, ANSWER_BYTES_MAX).await
     }
 }

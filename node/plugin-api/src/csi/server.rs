@@ -29,22 +29,22 @@ pub trait NodeDriver: Send + Sync + 'static {
     fn capabilities(&self) -> NodeGetCapabilitiesResponse;
 
     /// Shows a volume once for all pods.
-    fn stage(&self, asked: NodeStageVolumeRequest) -> Answer<()>;
+    fn stage(&self, message: NodeStageVolumeRequest) -> Answer<()>;
 
     /// Takes a staged volume away.
-    fn unstage(&self, asked: NodeUnstageVolumeRequest) -> Answer<()>;
+    fn unstage(&self, message: NodeUnstageVolumeRequest) -> Answer<()>;
 
     /// Shows a volume to a pod.
-    fn publish(&self, asked: NodePublishVolumeRequest) -> Answer<()>;
+    fn publish(&self, message: NodePublishVolumeRequest) -> Answer<()>;
 
     /// Takes a volume away from a pod.
-    fn unpublish(&self, asked: NodeUnpublishVolumeRequest) -> Answer<()>;
+    fn unpublish(&self, message: NodeUnpublishVolumeRequest) -> Answer<()>;
 
     /// Returns the usage of a volume.
-    fn stats(&self, asked: NodeGetVolumeStatsRequest) -> Answer<NodeGetVolumeStatsResponse>;
+    fn stats(&self, message: NodeGetVolumeStatsRequest) -> Answer<NodeGetVolumeStatsResponse>;
 
     /// Makes a volume larger.
-    fn expand(&self, asked: NodeExpandVolumeRequest) -> Answer<NodeExpandVolumeResponse>;
+    fn expand(&self, message: NodeExpandVolumeRequest) -> Answer<NodeExpandVolumeResponse>;
 }
 
 /// The service of a driver.
@@ -64,12 +64,17 @@ async fn serve(driver: &dyn NodeDriver, request: http::Request<Body>) -> http::R
             })
             .await
         }
-        STAGE => answer(request, CALL_BYTES_MAX, |asked| empty(driver.stage(asked))).await,
-        UNSTAGE => answer(request, CALL_BYTES_MAX, |asked| empty(driver.unstage(asked))).await,
-        PUBLISH => answer(request, CALL_BYTES_MAX, |asked| empty(driver.publish(asked))).await,
-        UNPUBLISH => answer(request, CALL_BYTES_MAX, |asked| empty(driver.unpublish(asked))).await,
-        STATS => answer(request, CALL_BYTES_MAX, |asked| driver.stats(asked)).await,
-        EXPAND => answer(request, CALL_BYTES_MAX, |asked| driver.expand(asked)).await,
+        STAGE => answer(request, CALL_BYTES_MAX, |message| empty(driver.stage(message))).await,
+        UNSTAGE => answer(request, CALL_BYTES_MAX, |message| empty(driver.unstage(message))).await,
+        PUBLISH => answer(request, CALL_BYTES_MAX, |message| empty(driver.publish(message))).await,
+        UNPUBLISH => {
+            answer(request, CALL_BYTES_MAX, |message| {
+                empty(driver.unpublish(message))
+            })
+            .await
+        }
+        STATS => answer(request, CALL_BYTES_MAX, |message| driver.stats(message)).await,
+        EXPAND => answer(request, CALL_BYTES_MAX, |message| driver.expand(message)).await,
         _ => unknown(),
     }
 }

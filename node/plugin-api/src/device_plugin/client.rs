@@ -45,10 +45,13 @@ impl PluginClient {
     ///
     /// # Errors
     /// The status with which the call failed.
-    pub async fn preferred(&self, asked: ContainerPreferredAllocationRequest) -> Result<Vec<String>, Status> {
-        let container_requests = vec![asked];
-        let asked = PreferredAllocationRequest { container_requests };
-        let answer: PreferredAllocationResponse = call(&self.0, PREFERRED, asked, LIST_BYTES_MAX).await?;
+    pub async fn preferred(
+        &self,
+        request: ContainerPreferredAllocationRequest,
+    ) -> Result<Vec<String>, Status> {
+        let container_requests = vec![request];
+        let request = PreferredAllocationRequest { container_requests };
+        let answer: PreferredAllocationResponse = call(&self.0, PREFERRED, request, LIST_BYTES_MAX).await?;
         let first = answer.container_responses.into_iter().next();
         Ok(first.map(|first| first.device_ids).unwrap_or_default())
     }
@@ -73,9 +76,9 @@ impl PluginClient {
     /// # Errors
     /// The status with which the call failed.
     pub async fn pre_start(&self, devices_ids: Vec<String>) -> Result<(), Status> {
-        let asked = PreStartContainerRequest { devices_ids };
+        let request = PreStartContainerRequest { devices_ids };
         let answer: Result<PreStartContainerResponse, Status> =
-            call(&self.0, PRE_START, asked, ANSWER_BYTES_MAX).await;
+            call(&self.0, PRE_START, request, ANSWER_BYTES_MAX).await;
         answer.map(drop)
     }
 }
@@ -84,7 +87,7 @@ impl PluginClient {
 ///
 /// # Errors
 /// The agent refuses it, and says why.
-pub async fn register(agent: &Transport, asked: RegisterRequest) -> Result<(), Status> {
-    let answer: Result<Empty, Status> = call(agent, REGISTER, asked, ANSWER_BYTES_MAX).await;
+pub async fn register(agent: &Transport, request: RegisterRequest) -> Result<(), Status> {
+    let answer: Result<Empty, Status> = call(agent, REGISTER, request, ANSWER_BYTES_MAX).await;
     answer.map(drop)
 }

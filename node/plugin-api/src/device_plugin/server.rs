@@ -32,8 +32,8 @@ where
             if request.uri().path() != REGISTER {
                 return Ok(unknown());
             }
-            let handle = |asked: RegisterRequest| {
-                let registered = register(asked);
+            let handle = |message: RegisterRequest| {
+                let registered = register(message);
                 async move { registered.await.map(|()| Empty {}) }
             };
             Ok(answer(request, REGISTER_BYTES_MAX, handle).await)
@@ -52,14 +52,14 @@ pub trait DevicePlugin: Send + Sync + 'static {
     /// Returns the devices that suit best.
     fn preferred(
         &self,
-        asked: PreferredAllocationRequest,
+        message: PreferredAllocationRequest,
     ) -> BoxFuture<'static, Result<PreferredAllocationResponse, Status>>;
 
     /// Gives devices to containers.
-    fn allocate(&self, asked: AllocateRequest) -> BoxFuture<'static, Result<AllocateResponse, Status>>;
+    fn allocate(&self, message: AllocateRequest) -> BoxFuture<'static, Result<AllocateResponse, Status>>;
 
     /// A container is about to start.
-    fn pre_start(&self, asked: PreStartContainerRequest) -> BoxFuture<'static, Result<(), Status>>;
+    fn pre_start(&self, message: PreStartContainerRequest) -> BoxFuture<'static, Result<(), Status>>;
 }
 
 /// The service of a plugin.
@@ -85,11 +85,11 @@ async fn serve(plugin: &Arc<dyn DevicePlugin>, request: http::Request<Body>) -> 
                 .server_streaming(tower::service_fn(open), request)
                 .await
         }
-        PREFERRED => answer(request, CALL_BYTES_MAX, |asked| plugin.preferred(asked)).await,
-        ALLOCATE => answer(request, CALL_BYTES_MAX, |asked| plugin.allocate(asked)).await,
+        PREFERRED => answer(request, CALL_BYTES_MAX, |message| plugin.preferred(message)).await,
+        ALLOCATE => answer(request, CALL_BYTES_MAX, |message| plugin.allocate(message)).await,
         PRE_START => {
-            let handle = |asked| {
-                let started = plugin.pre_start(asked);
+            let handle = |message| {
+                let started = plugin.pre_start(message);
                 async move { started.await.map(|()| PreStartContainerResponse {}) }
             };
             answer(request, CALL_BYTES_MAX, handle).await

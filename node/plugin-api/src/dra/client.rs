@@ -30,9 +30,9 @@ impl DraClient {
     /// # Errors
     /// The status with which the call failed; what becomes of each claim is in the answer.
     pub async fn prepare(&self, claims: Vec<Claim>) -> Result<NodePrepareResourcesResponse, Status> {
-        let (path, asked) = (self.service.prepare(), NodePrepareResourcesRequest { claims });
+        let (path, message) = (self.service.prepare(), NodePrepareResourcesRequest { claims });
         let mut answer: NodePrepareResourcesResponse =
-            call(&self.transport, path, asked, ANSWER_BYTES_MAX).await?;
+            call(&self.transport, path, message, ANSWER_BYTES_MAX).await?;
         if self.service == DraService::V1Beta1 {
             let devices = answer.claims.values_mut().flat_map(|own| &mut own.devices);
             devices.for_each(|device| device.share_id = None);
@@ -45,7 +45,7 @@ impl DraClient {
     /// # Errors
     /// The status with which the call failed; what becomes of each claim is in the answer.
     pub async fn unprepare(&self, claims: Vec<Claim>) -> Result<NodeUnprepareResourcesResponse, Status> {
-        let (path, asked) = (self.service.unprepare(), NodeUnprepareResourcesRequest { claims });
-        call(&self.transport, path, asked, ANSWER_BYTES_MAX).await
+        let (path, message) = (self.service.unprepare(), NodeUnprepareResourcesRequest { claims });
+        call(&self.transport, path, message, ANSWER_BYTES_MAX).await
     }
 }

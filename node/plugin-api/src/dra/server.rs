@@ -39,11 +39,11 @@ pub fn service(driver: Arc<dyn DraDriver>) -> Transport {
 async fn serve(driver: &dyn DraDriver, request: http::Request<Body>) -> http::Response<Body> {
     let path = request.uri().path().to_owned();
     if DraService::ALL.iter().any(|service| service.prepare() == path) {
-        let handle = |asked: NodePrepareResourcesRequest| driver.prepare(asked.claims);
+        let handle = |message: NodePrepareResourcesRequest| driver.prepare(message.claims);
         return answer(request, CALL_BYTES_MAX, handle).await;
     }
     if DraService::ALL.iter().any(|service| service.unprepare() == path) {
-        let handle = |asked: NodeUnprepareResourcesRequest| driver.unprepare(asked.claims);
+        let handle = |message: NodeUnprepareResourcesRequest| driver.unprepare(message.claims);
         return answer(request, CALL_BYTES_MAX, handle).await;
     }
     unknown()

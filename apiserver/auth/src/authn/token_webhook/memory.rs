@@ -68,7 +68,7 @@ impl Memory {
                 }
                 self.refusals.insert(digest, until);
             }
-            Verdict::Failed(_) | Verdict::Unasked => {}
+            Verdict::Failed(_) | Verdict::Busy => {}
         }
     }
 }

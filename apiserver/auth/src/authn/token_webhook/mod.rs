@@ -59,7 +59,7 @@ enum Verdict {
     Unknown,
     Failed(Arc<str>),
     /// The webhook was not called: too many reviews are in progress.
-    Unasked,
+    Busy,
 }
 
 /// See the module.
@@ -155,9 +155,7 @@ impl TokenWebhook {
             Verdict::User(found) => Outcome::User(found),
             Verdict::Unknown => Outcome::Pass,
             Verdict::Failed(why) => Outcome::Refused(Refusal::new(why.as_ref())),
-            Verdict::Unasked => {
-                Outcome::Refused(Refusal::unchecked("too many requests wait for the webhook"))
-            }
+            Verdict::Busy => Outcome::Refused(Refusal::unchecked("too many requests wait for the webhook")),
         }
     }
 
@@ -199,13 +197,13 @@ impl Inner {
         };
         let abandoned = self.under_way.abandoned(&digest, waiters);
         let Some(verdict) = self.review(&question, flow, abandoned).await else {
-            return Verdict::Unasked;
+            return Verdict::Busy;
         };
         let now = self.runtime.monotonic();
         match &verdict {
             Verdict::User(found) => self.known.put(digest, &found.user.name, now),
             Verdict::Unknown => self.known.forget(&digest),
-            Verdict::Failed(_) | Verdict::Unasked => {}
+            Verdict::Failed(_) | Verdict::Busy => {}
         }
         // Remembered before the review ends: a request in between finds one or the other, and calls nothing
         // twice.
@@ -239,7 +237,7 @@ impl Inner {
         Some(match reviewing.await {
             Ok(answer) => self.read(&answer, token, audiences),
             Err(ReviewCallError::Abandoned) => return None,
-            Err(ReviewCallError::Busy) => Verdict::Unasked,
+            Err(ReviewCallError::Busy) => Verdict::Busy,
             Err(error) => {
                 // An answer may repeat the token.
                 let why = match &error {

@@ -177,7 +177,7 @@ impl Policy {
     }
 
     fn has_resource(&self, target: &ResourceTarget<'_>) -> bool {
-        let is = |own: &str, asked: &str| own == ALL || own == asked;
+        let is = |own: &str, requested: &str| own == ALL || own == requested;
         is(&self.namespace, target.namespace)
             && is(&self.resource, target.resource)
             && is(&self.api_group, target.group)

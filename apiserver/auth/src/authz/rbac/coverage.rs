@@ -174,11 +174,11 @@ fn both(a: &Set, b: &Set, budget: &mut Budget) -> Result<Set, TooComplex> {
 ///
 /// # Errors
 /// [`TooComplex`] if the comparison takes too many steps; the caller refuses the request.
-pub fn missing(held: &Held, asked: &[PolicyRule]) -> Result<Missing, TooComplex> {
+pub fn missing(held: &Held, requested: &[PolicyRule]) -> Result<Missing, TooComplex> {
     let mut budget = Budget(MAX_STEPS);
     let index = Index::new(held, &mut budget)?;
     let mut found = Found::default();
-    for rule in asked {
+    for rule in requested {
         resources(&index, rule, &mut found, &mut budget)?;
         paths(&index, rule, &mut found, &mut budget)?;
     }
@@ -335,7 +335,7 @@ mod tests {
     struct Coverage {
         name: String,
         held: Vec<PolicyRule>,
-        asked: Vec<PolicyRule>,
+        requested: Vec<PolicyRule>,
         #[serde(default)]
         missing: Vec<PolicyRule>,
     }
@@ -347,7 +347,7 @@ mod tests {
             // All in one role, and each rule in a role of its own.
             let apart: Held = case.held.iter().map(|rule| vec![rule.clone()].into()).collect();
             for held in [vec![case.held.clone().into()], apart] {
-                let found = missing(&held, &case.asked).unwrap();
+                let found = missing(&held, &case.requested).unwrap();
                 assert_eq!(
                     (found.rules, found.more),
                     (case.missing.clone(), 0),
@@ -374,7 +374,7 @@ mod tests {
     /// A step is a member of a set read or written, so a bound of steps is one of time and memory.
     #[test]
     fn coverage_of_many_combinations_is_bounded() {
-        let asked = [product(200)];
+        let requested = [product(200)];
         let everything = PolicyRule {
             verbs: vec!["*".to_owned()],
             api_groups: vec!["*".to_owned()],
@@ -382,10 +382,10 @@ mod tests {
             ..PolicyRule::default()
         };
         let held: Held = vec![vec![everything].into(), vec![product(199)].into()];
-        assert_eq!(missing(&held, &asked), Ok(Missing::default()));
+        assert_eq!(missing(&held, &requested), Ok(Missing::default()));
         // 200 × 200 less 199 × 199 of them.
         let held: Held = vec![vec![product(199)].into()];
-        let found = missing(&held, &asked).unwrap();
+        let found = missing(&held, &requested).unwrap();
         assert_eq!(found.rules.len() + found.more, 399);
         let nothing = missing(&Vec::new(), &[product(20_000)]).unwrap();
         assert_eq!(nothing.rules.len() + nothing.more, 400_000_000);

@@ -316,7 +316,7 @@ mod tests {
             ..PolicyRule::default()
         });
         let user = UserInfo::default();
-        let mut asked = 0;
+        let mut lookups = 0;
         let mut compare = |verb: &str, target: AttributesTarget<'_>| {
             let attributes = Attributes {
                 asker: None,
@@ -327,7 +327,7 @@ mod tests {
             for rule in &rules {
                 let found = Rules::from(vec![rule.clone()]).allow(&attributes);
                 assert_eq!(found, rule.allows(&attributes), "{rule:?} {attributes:?}");
-                asked += 1;
+                lookups += 1;
             }
             let walked = rules.iter().any(|rule| rule.allows(&attributes));
             assert_eq!(Rules::from(rules.clone()).allow(&attributes), walked);
@@ -351,7 +351,7 @@ mod tests {
                 }
             }
         }
-        assert!(asked > 2_000);
+        assert!(lookups > 2_000);
         assert_eq!(Rules::from(rules.clone()).list(), rules);
     }
 

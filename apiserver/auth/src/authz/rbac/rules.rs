@@ -252,15 +252,20 @@ mod tests {
     #[derive(Deserialize)]
     struct PathCase {
         own: String,
-        asked: String,
+        requested: String,
         covers: bool,
     }
 
     #[test]
     fn path_coverage_is_upstreams() {
         let table: Vec<PathCase> = crate::testing::yaml(include_str!("../../../testdata/rbac/paths.yaml"));
-        for PathCase { own, asked, covers } in table {
-            assert_eq!(is_path_of(&own, &asked), covers, "{own} {asked}");
+        for PathCase {
+            own,
+            requested,
+            covers,
+        } in table
+        {
+            assert_eq!(is_path_of(&own, &requested), covers, "{own} {requested}");
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn check(
     object: &Tree,
 ) -> Result<(), RegistryError> {
     let found = match change {
-        AllocationChange::Create => asked(object.root(), plural == "resourceclaimtemplates"),
+        AllocationChange::Create => requested_by(object.root(), plural == "resourceclaimtemplates"),
         // What was requested stays; what is given may be new.
         AllocationChange::Update { old } if granted(old).is_none() => granted(object.root()),
         AllocationChange::Update { .. } | AllocationChange::Delete => None,
@@ -56,7 +56,7 @@ pub(crate) async fn check(
 }
 
 /// The first request with it. Upstream names requests of templates by the path of claims.
-fn asked(object: Ref<'_>, in_template: bool) -> Option<FieldPath> {
+fn requested_by(object: Ref<'_>, in_template: bool) -> Option<FieldPath> {
     let inner: &[&str] = if in_template {
         &["spec", "spec", "devices", "requests"]
     } else {

@@ -51,7 +51,7 @@ struct Kept {
 
 struct Wanted {
     source: Source,
-    asked_at: Duration,
+    requested_at: Duration,
     failure: Option<(Duration, String)>,
 }
 
@@ -123,13 +123,13 @@ impl Deks {
 
     fn note(&self, inner: &mut Inner, hash: SourceHash, source: Source, now: Duration) -> String {
         if let Some(known) = inner.wanted.get_mut(&hash) {
-            known.asked_at = now;
+            known.requested_at = now;
         } else if inner.wanted.len() >= MAX_WANTED {
             return TOO_MANY.to_owned();
         } else {
             let wanted = Wanted {
                 source,
-                asked_at: now,
+                requested_at: now,
                 failure: None,
             };
             inner.wanted.insert(hash, wanted);
@@ -141,7 +141,7 @@ impl Deks {
     /// Sources to be decrypted now.
     pub(super) fn due(&self, now: Duration) -> Vec<(SourceHash, Source)> {
         let mut inner = self.inner.lock();
-        inner.wanted.retain(|_, own| now < own.asked_at + FORGET);
+        inner.wanted.retain(|_, own| now < own.requested_at + FORGET);
         let is_due = |own: &Wanted| own.failure.as_ref().is_none_or(|(at, _)| now >= *at + RETRY);
         let due = inner.wanted.iter().filter(|(_, own)| is_due(own));
         due.map(|(hash, own)| (*hash, own.source.clone())).collect()

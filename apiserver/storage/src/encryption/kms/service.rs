@@ -63,13 +63,13 @@ impl Service {
         self.call(DECRYPT, request).await
     }
 
-    async fn call<Asked, Answer>(&self, path: &'static str, asked: Asked) -> Result<Answer, Status>
+    async fn call<Sent, Answer>(&self, path: &'static str, request: Sent) -> Result<Answer, Status>
     where
-        Asked: Message + 'static,
+        Sent: Message + 'static,
         Answer: Message + Default + 'static,
     {
         let begun = self.runtime.monotonic();
-        let answer = self.runtime.timeout(self.timeout, self.send(path, asked)).await;
+        let answer = self.runtime.timeout(self.timeout, self.send(path, request)).await;
         let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("context deadline exceeded")));
         let took = self.runtime.monotonic().saturating_sub(begun);
         let code = answer.as_ref().err().map_or(Code::Ok, Status::code);
@@ -80,18 +80,18 @@ impl Service {
         answer
     }
 
-    async fn send<Asked, Answer>(&self, path: &'static str, asked: Asked) -> Result<Answer, Status>
+    async fn send<Sent, Answer>(&self, path: &'static str, request: Sent) -> Result<Answer, Status>
     where
-        Asked: Message + 'static,
+        Sent: Message + 'static,
         Answer: Message + Default + 'static,
     {
         let channel = self.connected().await;
         let mut client = tonic::client::Grpc::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
         let ready = client.ready().await;
         ready.map_err(|error| Status::from_error(error.into()))?;
-        let codec = ProstCodec::<Asked, Answer>::default();
+        let codec = ProstCodec::<Sent, Answer>::default();
         let answer = client
-            .unary(Request::new(asked), PathAndQuery::from_static(path), codec)
+            .unary(Request::new(request), PathAndQuery::from_static(path), codec)
             .await?;
         Ok(answer.into_inner())
     }

@@ -35,7 +35,7 @@ impl SchemaBuilder {
                 let needed = fields
                     .iter()
                     .enumerate()
-                    .filter(|(_, field)| self.appears_unasked(field));
+                    .filter(|(_, field)| self.is_always_written(field));
                 always.extend(needed.map(|(position, _)| u16::try_from(position).unwrap_or(u16::MAX)));
             }
             let typed = self.types[at].typed;
@@ -80,7 +80,7 @@ impl SchemaBuilder {
     }
 
     /// Go writes the field although nothing set it.
-    fn appears_unasked(&self, field: &Field) -> bool {
+    fn is_always_written(&self, field: &Field) -> bool {
         if field.omitzero {
             return false;
         }

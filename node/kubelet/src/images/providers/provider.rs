@@ -186,8 +186,8 @@ impl SharedState {
         let account = question.account.as_ref();
         let without = AccountData::default();
         let data = account.map_or(&without, |account| &account.data);
-        let asked = plugin::run(&self.runtime, &self.config, &self.own, &question.repository, data).await;
-        let answer = asked.map_err(|why| {
+        let outcome = plugin::run(&self.runtime, &self.config, &self.own, &question.repository, data).await;
+        let answer = outcome.map_err(|why| {
             format!("failed to get credential from external registry credential provider: {why}")
         })?;
         if account.is_some_and(|account| is_echo(account, &answer)) {

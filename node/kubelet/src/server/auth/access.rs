@@ -63,10 +63,10 @@ impl Delegated {
             return Ok(known);
         }
         let review = self.access_review(user, verb, subresource);
-        let asked = self
+        let reviewed = self
             .access_reviews
             .ask(user.name.clone(), key.clone(), now, review);
-        let allowed = asked.await?;
+        let allowed = reviewed.await?;
         let age = match allowed {
             true => ALLOWED_AGE_MAX,
             false => DENIED_AGE_MAX,

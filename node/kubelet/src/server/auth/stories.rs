@@ -27,15 +27,15 @@ fn delegated(runtime: &Runtime, reviewed: &Arc<AtomicUsize>) -> Delegated {
             if review["spec"]["user"] == "broken" {
                 return Err(std::io::Error::other("a detail of ours"));
             }
-            let asked = ["user", "token"].map(|name| review["spec"][name].as_str().unwrap_or_default());
-            let soon = asked[1].starts_with("soon") && before.is_multiple_of(2);
-            if asked.contains(&"busy") || soon {
+            let subject = ["user", "token"].map(|name| review["spec"][name].as_str().unwrap_or_default());
+            let soon = subject[1].starts_with("soon") && before.is_multiple_of(2);
+            if subject.contains(&"busy") || soon {
                 return Ok(busy());
             }
             if review["kind"] == "SubjectAccessReview" {
                 let whole = (json!("u1"), json!({"k": ["v"]}));
-                let asked = (&review["spec"]["uid"], &review["spec"]["extra"]);
-                review["status"] = json!({"allowed": asked == (&whole.0, &whole.1)});
+                let subject = (&review["spec"]["uid"], &review["spec"]["extra"]);
+                review["status"] = json!({"allowed": subject == (&whole.0, &whole.1)});
                 let body = Full::new(bytes::Bytes::from(review.to_string()));
                 return Ok(http::Response::new(body));
             }

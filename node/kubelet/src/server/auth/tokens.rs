@@ -51,8 +51,8 @@ impl Delegated {
             Some(user) => Asker::Known(user),
             None => Asker::Anonymous(client_of(address)),
         };
-        let asked = self.token_reviews.ask(asker, key, now, review);
-        match asked.await? {
+        let answers = self.token_reviews.ask(asker, key, now, review);
+        match answers.await? {
             Some(user) => {
                 let user = with_authenticated_group(user);
                 self.known_tokens.put(key, &user.name, now);
@@ -186,8 +186,8 @@ mod tests {
         story(|runtime, delegated, reviewed| async move {
             let began = runtime.monotonic();
             let tokens: Vec<String> = (0..50).map(|number| format!("late {}", number % 10)).collect();
-            let asked = tokens.iter().map(|token| delegated.authenticate(token, POD));
-            let refused = futures::future::join_all(asked).await;
+            let answers = tokens.iter().map(|token| delegated.authenticate(token, POD));
+            let refused = futures::future::join_all(answers).await;
             assert_eq!(reviewed.load(Ordering::Relaxed), 4);
             let count = |why: Refusal| refused.iter().filter(|got| **got == Err(why.clone())).count();
             assert_eq!((count(Refusal::Unauthorized), count(Refusal::TooMany)), (20, 30));

@@ -25,12 +25,12 @@ const PORTS_MAX: usize = 128;
 
 /// The ports of a query: `port=80,443&port=8080`.
 pub(super) fn ports(query: &Query) -> Result<Vec<u16>, String> {
-    let asked = query.all("port");
-    if asked.is_empty() {
+    let requested = query.all("port");
+    if requested.is_empty() {
         return Err("query parameter \"port\" is required".to_owned());
     }
     let mut ports = Vec::new();
-    for text in &asked {
+    for text in &requested {
         if text.is_empty() {
             return Err("query parameter \"port\" cannot be empty".to_owned());
         }

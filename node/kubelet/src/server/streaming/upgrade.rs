@@ -88,15 +88,15 @@ fn web_socket_protocol(
     headers: &HeaderMap,
     spoken: &'static [&'static str],
 ) -> Result<(&'static str, HeaderValue), Box<Response<Body>>> {
-    let asked = joined(headers, SEC_WEBSOCKET_PROTOCOL.as_str());
-    let asked: Vec<&str> = asked.split(',').map(str::trim).collect();
+    let offered = joined(headers, SEC_WEBSOCKET_PROTOCOL.as_str());
+    let offered: Vec<&str> = offered.split(',').map(str::trim).collect();
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
     let key = key.and_then(|key| HeaderValue::from_str(&derive_accept_key(key.as_bytes())).ok());
     let Some(key) = key else {
         return Err(refused(StatusCode::BAD_REQUEST, "mismatch challenge/response"));
     };
-    let preferred = spoken.first().filter(|first| asked.contains(*first));
-    match preferred.copied().or_else(|| first_in_common(&asked, spoken)) {
+    let preferred = spoken.first().filter(|first| offered.contains(*first));
+    match preferred.copied().or_else(|| first_in_common(&offered, spoken)) {
         Some(protocol) => Ok((protocol, key)),
         None => Err(refused(StatusCode::FORBIDDEN, "")),
     }
@@ -120,19 +120,19 @@ fn spdy_protocol(
         ));
     }
     let given = joined(headers, PROTOCOL_VERSION.as_str());
-    let asked: Vec<&str> = given.split(',').map(|one| one.trim_matches(' ')).collect();
-    let asked: Vec<&str> = asked.into_iter().filter(|one| !one.is_empty()).collect();
-    if asked.is_empty() {
+    let offered: Vec<&str> = given.split(',').map(|one| one.trim_matches(' ')).collect();
+    let offered: Vec<&str> = offered.into_iter().filter(|one| !one.is_empty()).collect();
+    if offered.is_empty() {
         return bad(format!(
             "header X-Stream-Protocol-Version contains [{given}], but no valid protocols"
         ));
     }
-    if let Some(protocol) = first_in_common(&asked, spoken) {
+    if let Some(protocol) = first_in_common(&offered, spoken) {
         return Ok(protocol);
     }
     let words = format!(
         "unable to upgrade: unable to negotiate protocol: client supports [{}], server accepts [{}]\n",
-        asked.join(" "),
+        offered.join(" "),
         spoken.join(" ")
     );
     let mut refusal = refused(StatusCode::FORBIDDEN, &words);
@@ -143,8 +143,8 @@ fn spdy_protocol(
     Err(refusal)
 }
 
-fn first_in_common(asked: &[&str], spoken: &'static [&'static str]) -> Option<&'static str> {
-    asked
+fn first_in_common(offered: &[&str], spoken: &'static [&'static str]) -> Option<&'static str> {
+    offered
         .iter()
         .find_map(|wanted| spoken.iter().copied().find(|protocol| protocol == wanted))
 }
@@ -178,11 +178,11 @@ mod tests {
 
     #[test]
     fn upgrade_takes_the_clients_first_protocol() {
-        let web_socket = |asked| {
+        let web_socket = |offered| {
             let headers = [
                 ("upgrade", "WebSocket"),
                 ("sec-websocket-key", "a"),
-                ("sec-websocket-protocol", asked),
+                ("sec-websocket-protocol", offered),
             ];
             answer(&headers).map_err(|refusal| refusal.status())
         };
@@ -193,14 +193,14 @@ mod tests {
         assert_eq!(web_socket("v9"), Err(StatusCode::FORBIDDEN));
         let keyless = [("upgrade", "websocket"), ("sec-websocket-protocol", "v4")];
         assert_eq!(answer(&keyless).unwrap_err().status(), StatusCode::BAD_REQUEST);
-        let spdy = |asked| answer(&[("upgrade", "SPDY/3.1"), ("x-stream-protocol-version", asked)]);
+        let spdy = |offered| answer(&[("upgrade", "SPDY/3.1"), ("x-stream-protocol-version", offered)]);
         assert_eq!(spdy("v9, v3,v4").unwrap(), "v3");
         let refusal = spdy("v9,v8").unwrap_err();
         assert_eq!(refusal.status(), StatusCode::FORBIDDEN);
         let accepted = refusal.headers().get_all(ACCEPTED_PROTOCOL_VERSIONS);
         assert_eq!(accepted.iter().collect::<Vec<_>>(), SPDY);
         for unreadable in [Some(" , "), None] {
-            let header = unreadable.map(|asked| ("x-stream-protocol-version", asked));
+            let header = unreadable.map(|offered| ("x-stream-protocol-version", offered));
             let headers: Vec<_> = [("upgrade", "spdy/3.1")].into_iter().chain(header).collect();
             assert_eq!(answer(&headers).unwrap_err().status(), StatusCode::BAD_REQUEST);
         }

@@ -177,7 +177,7 @@ mod tests {
     /// A program that says which units there are, and otherwise how it was called.
     const JOURNAL: &str = "#!/bin/sh\nif [ $1 = --field ]; then echo unit.service; else echo \"$@\"; fi\n";
 
-    async fn asked(services: &[&str], options: LogQueryOptions) -> String {
+    async fn output(services: &[&str], options: LogQueryOptions) -> String {
         let folder = tempfile::tempdir().unwrap();
         let journal = folder.path().join("journal");
         // Written by another process: one that this process still writes, by a fork of another test say, cannot be run.
@@ -213,16 +213,16 @@ mod tests {
             boot: Some(0),
             ..plain()
         };
-        let words = asked(&["unit"], options.clone()).await;
+        let words = output(&["unit"], options.clone()).await;
         assert_eq!(
             words,
             "--utc --no-pager --output=short-precise --since=2026-11-2 3:4:5 --pager-end --lines=3 --unit=unit --grep=a b --boot 0\n"
         );
-        assert_eq!(asked(&["app"], plain()).await, "words of app\n");
-        assert_eq!(asked(&["none"], plain()).await, "\nlog not found for none\n");
-        let words = asked(&["out"], plain()).await;
+        assert_eq!(output(&["app"], plain()).await, "words of app\n");
+        assert_eq!(output(&["none"], plain()).await, "\nlog not found for none\n");
+        let words = output(&["out"], plain()).await;
         assert!(words.starts_with("\nerror getting log for out: "), "{words}");
-        let words = asked(&["app"], options).await;
+        let words = output(&["app"], options).await;
         assert!(
             words.contains("query resolved to log files for [app]\n"),
             "{words}"

@@ -52,7 +52,7 @@ impl SystemLogs {
         };
         // In a path a plus is itself.
         let path = decoded(&path.replace('+', "%2B"));
-        let query = match asked(context, uri, &path).await {
+        let query = match read_query(context, uri, &path).await {
             Err((status, words)) => return text(status, words + "\n"),
             Ok(query) => query,
         };
@@ -92,7 +92,7 @@ impl SystemLogs {
 }
 
 /// The query of a request, where queries are answered.
-async fn asked(
+async fn read_query(
     context: &ManagerContext,
     uri: &Uri,
     path: &str,

@@ -18,7 +18,7 @@ const PATTERN_BYTES_MAX: usize = 1_024;
 
 /// A query that was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct LogRequest {
     services: Vec<String>,
     files: Vec<String>,
     options: LogQueryOptions,
@@ -49,21 +49,21 @@ pub(super) enum LogQuery {
 }
 
 /// Reads the parameters; `None` where there are none.
-pub(super) fn read(query: &Query) -> Result<Option<Asked>, String> {
+pub(super) fn read(query: &Query) -> Result<Option<LogRequest>, String> {
     let mut problems = Vec::new();
     let all = query.all("query");
-    let mut asked = Asked::default();
+    let mut request = LogRequest::default();
     for name in &all {
         match name.contains(['/', '\\']) {
-            true => asked.files.push(name.clone()),
+            true => request.files.push(name.clone()),
             false if name.trim().is_empty() => {}
-            false => asked.services.push(name.clone()),
+            false => request.services.push(name.clone()),
         }
     }
-    if !all.is_empty() && asked.files.is_empty() && asked.services.is_empty() {
+    if !all.is_empty() && request.files.is_empty() && request.services.is_empty() {
         problems.push(format!("query: Invalid value: {}: may not be empty", json!(all)));
     }
-    let options = &mut asked.options;
+    let options = &mut request.options;
     for (name, place) in [
         ("sinceTime", &mut options.since),
         ("untilTime", &mut options.until),
@@ -91,7 +91,7 @@ pub(super) fn read(query: &Query) -> Result<Option<Asked>, String> {
     options.pattern = given(query, "pattern").unwrap_or_default().to_owned();
     match joined(problems) {
         Some(words) => Err(words),
-        None => Ok((asked != Asked::default()).then_some(asked)),
+        None => Ok((request != LogRequest::default()).then_some(request)),
     }
 }
 
@@ -108,7 +108,7 @@ fn joined(problems: Vec<String>) -> Option<String> {
     }
 }
 
-impl Asked {
+impl LogRequest {
     /// Checks it all; a file is looked for in the folder. Blocks.
     pub(super) fn checked(self, folder: &Path) -> Result<LogQuery, String> {
         let mut problems = services(&self.services);
@@ -208,8 +208,8 @@ mod tests {
     fn checked(query: &str) -> Result<Option<LogQuery>, String> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("syslog"), "").unwrap();
-        let asked = read(&Query::parse(query))?;
-        asked.map(|asked| asked.checked(folder.path())).transpose()
+        let request = read(&Query::parse(query))?;
+        request.map(|request| request.checked(folder.path())).transpose()
     }
 
     #[track_caller]

@@ -136,8 +136,8 @@ mod tests {
             let (shared, count) = (Shared::new(runtime.clone()), Arc::default());
             for _ in 0..20 {
                 let patience = Duration::from_millis(10);
-                let asked = runtime.timeout(patience, shared.get(|| slow(&runtime, &count)));
-                assert!(asked.await.is_err());
+                let figure = runtime.timeout(patience, shared.get(|| slow(&runtime, &count)));
+                assert!(figure.await.is_err());
             }
             assert_eq!(*shared.get(|| slow(&runtime, &count)).await.unwrap(), 1);
         });

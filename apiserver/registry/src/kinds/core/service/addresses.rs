@@ -86,7 +86,7 @@ async fn take(
     ctx: &RequestContext,
     registry: &Registry,
     service: &mut Tree,
-    (asked, is_more): (&str, bool),
+    (requested, is_more): (&str, bool),
 ) -> Result<Vec<Write>, RegistryError> {
     let ranges = Range::open(registry).await?;
     let addresses = store(registry, "ipaddresses")?;
@@ -99,10 +99,10 @@ async fn take(
         taken: addresses_taken(registry).await? + 1,
     };
     shares::check(ctx, registry, taking).await?;
-    let chosen = if asked.is_empty() {
+    let chosen = if requested.is_empty() {
         free_address(ctx, &addresses, &ranges).await?
     } else {
-        check_asked(&addresses, &ranges, service, asked).await?
+        check_requested(&addresses, &ranges, service, requested).await?
     };
     let chosen = chosen.to_string();
     service.set_str(&["spec", "clusterIP"], &chosen);
@@ -152,15 +152,15 @@ async fn free_address(
     ))
 }
 
-async fn check_asked(
+async fn check_requested(
     addresses: &Store,
     ranges: &[Range],
     service: &Tree,
-    asked: &str,
+    requested: &str,
 ) -> Result<Ipv4Addr, RegistryError> {
     let refuse = |detail: String| {
         let path = FieldPath::new("spec").child("clusterIPs");
-        let error = FieldError::invalid(&path, Shown(format!("[{asked:?}]")), detail);
+        let error = FieldError::invalid(&path, Shown(format!("[{requested:?}]")), detail);
         let kind = GroupKind {
             group: String::new(),
             kind: "Service".into(),
@@ -171,20 +171,20 @@ async fn check_asked(
             errors: vec![error],
         })
     };
-    let Ok(address) = asked.parse::<Ipv4Addr>() else {
+    let Ok(address) = requested.parse::<Ipv4Addr>() else {
         return refuse(format!(
-            "failed to allocate IP {asked}: the provided IP is not of a family this cluster has"
+            "failed to allocate IP {requested}: the provided IP is not of a family this cluster has"
         ));
     };
     if !ranges.iter().any(|range| range.contains(address)) {
         return refuse(format!(
-            "failed to allocate IP {asked}: the provided network does not match the current range"
+            "failed to allocate IP {requested}: the provided network does not match the current range"
         ));
     }
-    let key = addresses.key(&Scope::Cluster, asked)?;
+    let key = addresses.key(&Scope::Cluster, requested)?;
     if addresses.read_entry(&key).await?.is_some() {
         return refuse(format!(
-            "failed to allocate IP {asked}: provided IP is already allocated"
+            "failed to allocate IP {requested}: provided IP is already allocated"
         ));
     }
     Ok(address)

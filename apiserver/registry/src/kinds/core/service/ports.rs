@@ -127,8 +127,8 @@ impl Picker<'_> {
                 });
             }
             if health && self.errors.is_empty() {
-                let asked = number(spec.as_ref(), "healthCheckNodePort");
-                if let Some(port) = self.take(asked, &spec_path.child("healthCheckNodePort")) {
+                let requested = number(spec.as_ref(), "healthCheckNodePort");
+                if let Some(port) = self.take(requested, &spec_path.child("healthCheckNodePort")) {
                     spec.set("healthCheckNodePort", port);
                 }
             }
@@ -141,16 +141,16 @@ impl Picker<'_> {
         if !self.errors.is_empty() {
             return;
         }
-        let (own, asked) = (number(port.as_ref(), "port"), number(port.as_ref(), "nodePort"));
+        let (own, requested) = (number(port.as_ref(), "port"), number(port.as_ref(), "nodePort"));
         let protocol = port.as_ref().str("protocol").to_owned();
-        let shared = match asked {
+        let shared = match requested {
             0 => known.of_port.get(&own),
-            _ => known.of_node.get(&asked),
+            _ => known.of_node.get(&requested),
         };
         let mut shared = shared.into_iter().flatten();
         let node = match shared.find(|(other, _)| *other != protocol) {
             Some((_, node)) => Some(*node),
-            None => self.take(asked, &path.child("nodePort")),
+            None => self.take(requested, &path.child("nodePort")),
         };
         if let Some(node) = node {
             port.set("nodePort", node);
@@ -158,8 +158,8 @@ impl Picker<'_> {
         }
     }
 
-    fn take(&mut self, asked: i64, path: &FieldPath) -> Option<i64> {
-        if asked == 0 {
+    fn take(&mut self, requested: i64, path: &FieldPath) -> Option<i64> {
+        if requested == 0 {
             let Some(free) = self.range.free(self.ctx.runtime.random_u64()) else {
                 self.errors.push(FieldError::internal(
                     path,
@@ -171,22 +171,22 @@ impl Picker<'_> {
             self.now.insert(free);
             return Some(free);
         }
-        if !self.before.contains(&asked) {
-            let detail = if !self.range.ports().contains(asked) {
+        if !self.before.contains(&requested) {
+            let detail = if !self.range.ports().contains(requested) {
                 let ports = self.range.ports();
                 format!("provided port is not in the valid range. The range of valid ports is {ports}")
-            } else if self.range.is_set(asked) {
+            } else if self.range.is_set(requested) {
                 "provided port is already allocated".to_owned()
             } else {
                 String::new()
             };
             if !detail.is_empty() {
-                self.errors.push(FieldError::invalid(path, asked, detail));
+                self.errors.push(FieldError::invalid(path, requested, detail));
                 return None;
             }
-            self.range.set(asked, true);
+            self.range.set(requested, true);
         }
-        self.now.insert(asked);
-        Some(asked)
+        self.now.insert(requested);
+        Some(requested)
     }
 }

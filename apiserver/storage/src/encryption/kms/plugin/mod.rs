@@ -56,7 +56,7 @@ pub(in crate::encryption) struct Plugin {
     state: RwLock<Option<Arc<State>>>,
     health: Mutex<Health>,
     probed: Condvar,
-    asked: Notify,
+    requested: Notify,
     deks: Deks,
 }
 
@@ -99,7 +99,7 @@ impl Plugin {
             state: RwLock::default(),
             health: Mutex::default(),
             probed: Condvar::new(),
-            asked: Notify::new(),
+            requested: Notify::new(),
             deks: Deks::default(),
         });
         let (probing, decrypting) = (Arc::clone(&own), Arc::clone(&own));
@@ -121,7 +121,7 @@ impl Plugin {
     }
 
     /// Blocks until the plugin has answered once, or its time is over.
-    pub(in crate::encryption) fn wait_until_asked(&self) {
+    pub(in crate::encryption) fn wait_until_requested(&self) {
         let most = self.timeout * 2 + self.timeout / 2;
         let mut health = self.health.lock();
         let _ = self
@@ -138,14 +138,14 @@ impl Plugin {
         };
         let age = if last.is_ok() { HEALTHY_AGE } else { UNHEALTHY_AGE };
         if now >= *at + age {
-            self.asked.notify_one();
+            self.requested.notify_one();
         }
         last.clone()
     }
 
     /// Requests the plugin's health now.
     pub(in crate::encryption) fn ask(&self) {
-        self.asked.notify_one();
+        self.requested.notify_one();
     }
 
     /// Reports why values cannot be written, if they cannot: there was no seed yet, or its time is over.

@@ -30,7 +30,7 @@ impl Plugin {
             };
             tokio::select! {
                 biased;
-                () = self.asked.notified() => {}
+                () = self.requested.notified() => {}
                 () = self.runtime.sleep(pause) => {}
             }
         }

@@ -208,9 +208,9 @@ mod tests {
             let (mut pod, _) = listener.accept().await.unwrap();
             data.writer().write(Bytes::from_static(b"question")).await;
             data.writer().finish().await;
-            let mut asked = String::new();
-            pod.read_to_string(&mut asked).await.unwrap();
-            assert_eq!(asked, "question");
+            let mut received = String::new();
+            pod.read_to_string(&mut received).await.unwrap();
+            assert_eq!(received, "question");
             pod.write_all(b"answer").await.unwrap();
             drop(pod);
             assert_eq!(data.read().await.unwrap(), "answer");
