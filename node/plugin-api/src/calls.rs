@@ -17,6 +17,8 @@ use tonic_prost::ProstCodec;
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
+use crate::authority::Readable;
+
 /// Carries calls to a program: over its socket, or to the program itself.
 pub type Transport = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Status>;
 
@@ -146,7 +148,7 @@ pub async fn serve(stream: UnixStream, service: Transport) -> Result<(), hyper::
         .max_header_list_size(HEAD_BYTES_MAX)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(Readable::new(TokioIo::new(stream)), service)
         .await
 }
 

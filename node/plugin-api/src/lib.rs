@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows what a device is for, or which pod may have it.
 
+mod authority;
 pub mod calls;
 pub mod csi;
 pub mod device_plugin;

@@ -86,6 +86,7 @@ const TARGETS: [Targets; 19] = [
         ],
     ),
     targets("node-cri", &["archive_fuzz_never_panics"]),
+    targets("node-plugin-api", &["authority_fuzz_never_panics"]),
     targets(
         "node-network",
         &[
