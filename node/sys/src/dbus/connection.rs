@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::net::SocketAddr;
 use std::time::Duration;
 
 use machinery_runtime::Runtime;
@@ -99,7 +98,8 @@ impl Connection {
     async fn connect(runtime: Runtime, address: &str) -> Result<Self, DbusError> {
         let mut failure = DbusError::NoAddress;
         for socket in address::sockets(address) {
-            match connected(&socket) {
+            // A bus that takes no more connections is an error at once: waiting for it would hold up the thread.
+            match UnixStream::connect_addr(&socket.into()).await {
                 Ok(stream) => return Self::begin(runtime, stream).await,
                 Err(error) => failure = error.into(),
             }
@@ -234,12 +234,6 @@ impl Connection {
     }
 }
 
-fn connected(socket: &SocketAddr) -> io::Result<UnixStream> {
-    let stream = std::os::unix::net::UnixStream::connect_addr(socket)?;
-    stream.set_nonblocking(true)?;
-    UnixStream::from_std(stream)
-}
-
 /// Reads a line, one byte at a time: nothing behind it is taken.
 async fn read_line(stream: &mut UnixStream) -> Result<Vec<u8>, DbusError> {
     let mut line = Vec::new();
@@ -295,6 +289,7 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt as _;
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixListener;
 
@@ -343,6 +338,31 @@ mod tests {
         assert!(matches!(refused, Err(DbusError::Refused)), "{refused:?}");
         let no_files = opened(Vec::new(), ["OK 0123\r\n", "ERROR\r\n"]).await;
         assert!(matches!(no_files, Err(DbusError::Refused)), "{no_files:?}");
+    }
+
+    #[tokio::test]
+    async fn dbus_connection_to_a_bus_that_takes_none_fails_without_a_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bus");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut waiting = Vec::new();
+        // The bus accepts nothing, as one that is stopped: here its queue is full.
+        let refused = loop {
+            match UnixStream::connect(&path).await {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        #[expect(clippy::disallowed_methods, reason = "ends a wait that should not be")]
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(60));
+            let _ = listener.accept();
+        });
+        let address = format!("unix:path={}", path.display());
+        let opened = Connection::open(Runtime::real(), &address).now_or_never();
+        let refused = opened.expect("nothing is waited for");
+        assert!(matches!(refused, Err(DbusError::Connection(_))), "{refused:?}");
     }
 
     #[tokio::test]

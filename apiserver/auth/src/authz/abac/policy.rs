@@ -79,7 +79,8 @@ pub(super) fn decode(line: &str) -> Result<Decoded, String> {
     Ok(Decoded { policy, has_version })
 }
 
-/// The object of a line; `null` is one without fields.
+/// The object of a line. A line of nothing (`---`, `null`) is none: as one of `v0` without fields, which upstream takes it for, it would
+/// allow everything to all authenticated users.
 fn value_of(line: &str) -> Result<Value, String> {
     let failed = |why: String| format!("couldn't get version/kind; json parse error: {why}");
     let json = match line.trim_start().starts_with('{') {
@@ -87,7 +88,7 @@ fn value_of(line: &str) -> Result<Value, String> {
         false => yaml_to_json(line.as_bytes()).map_err(|error| failed(error.to_string()))?,
     };
     match serde_json::from_str(&json).map_err(|error| failed(error.to_string()))? {
-        value @ (Value::Object(_) | Value::Null) => Ok(value),
+        value @ Value::Object(_) => Ok(value),
         _ => Err(failed("the line is no object".to_owned())),
     }
 }
