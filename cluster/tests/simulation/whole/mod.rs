@@ -2,11 +2,12 @@
 //! and loses nodes, behind everything that a transport can do ([`Rates::HARSH`]), with two managers of which one may be slow
 //! and a wall clock that jumps.
 //!
-//! [`bounds`], [`accounts`] and [`evictions`] hold at every revision; [`rest`] is true in the end.
+//! [`bounds`], [`accounts`], [`evictions`] and [`preemptions`] hold at every revision; [`rest`] is true in the end.
 
 mod accounts;
 mod bounds;
 mod evictions;
+mod preemptions;
 mod rest;
 mod user;
 mod workloads;
@@ -29,6 +30,7 @@ struct Whole {
     bounds: bounds::Bounds,
     accounts: accounts::Accounts,
     evictions: evictions::Evictions,
+    preemptions: preemptions::Preemptions,
     /// Jobs of CronJobs that were made, by name, and the last uid of each.
     cron_jobs: BTreeMap<String, machinery_meta::Uid>,
     now: Duration,
@@ -42,6 +44,7 @@ impl Default for Whole {
             bounds: bounds::Bounds::default(),
             accounts: accounts::Accounts::default(),
             evictions: evictions::Evictions::default(),
+            preemptions: preemptions::Preemptions::default(),
             cron_jobs: BTreeMap::new(),
             now: Duration::ZERO,
         }
@@ -83,6 +86,7 @@ impl Scenario for Whole {
         self.bounds.check(model, change, self.now)?;
         self.accounts.check(change)?;
         self.evictions.check(change, self.now)?;
+        self.preemptions.check(model, change, self.now)?;
         self.check_schedule(change)
     }
 

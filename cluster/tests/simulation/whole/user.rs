@@ -10,6 +10,7 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ResourceQuota, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use machinery_client::{ApiResource, DeleteOptions, Patch, Propagation};
 use machinery_meta::{ObjectKey, Uid};
 use serde_json::{Value, json};
@@ -30,12 +31,21 @@ const PLENTY: u64 = 40;
 #[derive(Default)]
 pub(super) struct User {
     jobs: u64,
+    urgent: u64,
     /// Objects that the user deleted.
     pub(super) deleted: BTreeSet<Uid>,
 }
 
 pub(super) fn nodes() -> impl Iterator<Item = String> {
     (0..NODES).map(|number| format!("n{number}"))
+}
+
+/// Beginning of the name of the urgent pod.
+const URGENT: &str = "urgent-";
+
+/// Reports whether the pod is the one that others have to go for.
+pub(super) fn is_urgent(pod: &ObjectVersion) -> bool {
+    pod.name().starts_with(URGENT)
 }
 
 fn own(name: &str) -> ObjectKey {
@@ -65,6 +75,7 @@ impl User {
                     .await,
             );
         }
+        make::<PriorityClass>(world, workloads::urgency()).await;
         make::<ResourceQuota>(world, workloads::quota(4)).await;
         make::<Service>(world, workloads::service()).await;
         make::<PodDisruptionBudget>(world, workloads::budget(world)).await;
@@ -72,7 +83,7 @@ impl User {
 
     /// Makes one of what is missing, or changes something.
     pub(super) async fn step(&mut self, world: &World, model: &ReferenceModel, kubelets: &mut Kubelets) {
-        match world.dice(12) {
+        match world.dice(14) {
             0 | 1 => self.deployments(world, model).await,
             2 => self.stateful_sets(world, model).await,
             3 => self.daemon_set(world, model).await,
@@ -80,7 +91,23 @@ impl User {
             6 => self.cron_job(world, model).await,
             7 => self.guards(world, model).await,
             8 | 9 => self.pods(world, model).await,
+            12 | 13 => self.urgent(world, model).await,
             _ => self.nodes(world, model, kubelets).await,
+        }
+    }
+
+    /// Makes the one urgent pod, or takes it away again.
+    async fn urgent(&mut self, world: &World, model: &ReferenceModel) {
+        match model.all("Pod").find(|pod| is_urgent(pod)).cloned() {
+            None => {
+                self.urgent += 1;
+                make::<Pod>(world, workloads::urgent(&format!("{URGENT}{}", self.urgent))).await;
+            }
+            Some(pod) if !pod.text("/spec/nodeName").is_empty() && !pod.is_deleting() => {
+                self.deleted.insert(pod.uid.clone());
+                world.delete::<Pod>(&pod.key).await;
+            }
+            Some(_) => {}
         }
     }
 
@@ -105,6 +132,9 @@ impl User {
         }
         for node in nodes() {
             change::<Node>(world, &ObjectKey::cluster(node), json!({"unschedulable": false})).await;
+        }
+        for number in 0..=self.urgent {
+            world.delete::<Pod>(&own(&format!("{URGENT}{number}"))).await;
         }
     }
 

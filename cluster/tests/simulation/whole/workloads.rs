@@ -72,6 +72,20 @@ pub(super) fn cron_job(world: &World) -> Value {
         "failedJobsHistoryLimit": HISTORY, "jobTemplate": {"spec": job_spec(world, "cron")}}})
 }
 
+/// The class of the one pod that others have to go for.
+pub(super) fn urgency() -> Value {
+    json!({"metadata": {"name": "urgency"}, "value": 1000})
+}
+
+/// A pod that takes nearly a whole node, where others run.
+pub(super) fn urgent(name: &str) -> Value {
+    let mut pod = pod_template("urgent", 0);
+    pod["metadata"]["name"] = json!(name);
+    pod["spec"]["priorityClassName"] = json!("urgency");
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3900m", "memory": "1Mi"}});
+    pod
+}
+
 pub(super) fn budget(world: &World) -> Value {
     let rule = match world.dice(2) {
         0 => json!({"minAvailable": 1 + world.dice(3), "maxUnavailable": null}),
