@@ -96,6 +96,9 @@ pub enum StorageError {
     /// A directory that must hold nothing does.
     #[error("{dir} is not empty, it has {found}: choose another directory, or move what is in it away")]
     NotEmpty { dir: String, found: String },
+    /// A restore would go on from a revision behind the last one that there can be.
+    #[error("the revision of the restored objects is larger than {0}: pass over fewer revisions")]
+    RevisionTooLarge(u64),
     /// A file that is to be made is there.
     #[error("{0} exists: choose another name, or remove it")]
     Exists(String),

@@ -79,6 +79,23 @@ impl Record {
         second.is_empty() && third.is_empty() && first.starts_with(ENCRYPTED)
     }
 
+    /// Takes a decrypted record for the one at a key. `secretbox` and `aescbc` bind no value to its key: a writer of etcd could put an
+    /// object of one namespace where readers of another one find it.
+    ///
+    /// # Errors
+    /// The record is that of another object.
+    pub(crate) fn of_key(self, key: &Key) -> Result<Self, String> {
+        let own = &self.header.key;
+        let mut parts = key.as_str().rsplit('/');
+        let is_its = own.name.is_empty()
+            || parts.next() == Some(&own.name)
+                && (own.namespace.is_empty() || parts.next() == Some(&own.namespace));
+        match is_its {
+            true => Ok(self),
+            false => Err(format!("the encrypted value is that of {own}")),
+        }
+    }
+
     /// A record in the place of a value that cannot be read here.
     pub(crate) fn unreadable() -> Self {
         Self {

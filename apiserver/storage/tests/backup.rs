@@ -7,7 +7,7 @@ use apiserver_storage::{
     Record, RestoreOptions, Revision, Storage, StorageError, Write, check, restore, write_backup,
 };
 use bytes::Bytes;
-use machinery_runtime::{Disk, OpenMode, Runtime, SimDisk, Simulation};
+use machinery_runtime::{Disk, DiskCall, MemDisk, ObservedDisk, OpenMode, Runtime, SimDisk, Simulation};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -399,4 +399,70 @@ fn scrub_finds_a_flipped_bit_and_the_next_change_makes_the_log_whole() {
         let report = check(&*disk, Path::new(DIR)).unwrap();
         assert_eq!(report.findings, []);
     });
+}
+
+#[test]
+fn restore_passes_over_no_more_revisions_than_there_are() {
+    let (bytes, _) = a_backup();
+    let disk = SimDisk::new(1);
+    put_file(&disk, FILE, &bytes);
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let state = OfflineState::of_backup(&*disk, Path::new(FILE)).unwrap();
+    let options = |bump_revision| RestoreOptions {
+        bump_revision,
+        store: 77,
+        encryption: None,
+    };
+    let last = i64::MAX.cast_unsigned();
+    for bump in [u64::MAX, last] {
+        let refused = restore(&disk, Path::new(NEW_DIR), &state, options(bump)).unwrap_err();
+        assert!(
+            matches!(refused, StorageError::RevisionTooLarge(found) if found == last),
+            "{refused}"
+        );
+    }
+    let made = disk.list(Path::new(NEW_DIR)).unwrap_or_default();
+    assert!(made.is_empty(), "{made:?}");
+    let fits = options(last - state.revision().0);
+    assert_eq!(
+        restore(&disk, Path::new(NEW_DIR), &state, fits)
+            .unwrap()
+            .revision
+            .0,
+        last
+    );
+}
+
+/// The disk has lost the end of the log: the file is longer than all memory may be.
+#[test]
+fn log_with_a_long_blank_end_is_read_in_pieces() {
+    const BLANK_BYTES: u64 = 64 << 20;
+    const PIECE_BYTES_MAX: usize = 2 << 20;
+    let files = story(1, |runtime, disk| async move {
+        let storage = open(&runtime, DIR).await;
+        fill(&storage).await;
+        storage.close().await;
+        contents(&disk, DIR)
+    });
+    let disk = MemDisk::default();
+    disk.create_dir_all(Path::new(DIR)).unwrap();
+    for (path, bytes) in &files {
+        disk.open(path, OpenMode::CreateNew)
+            .unwrap()
+            .write_at(0, bytes)
+            .unwrap();
+    }
+    let segments = files
+        .iter()
+        .filter(|(path, _)| path.extension().is_some_and(|end| end == "seg"));
+    let (newest, bytes) = segments.max().unwrap();
+    let file = disk.open(newest, OpenMode::ReadWrite).unwrap();
+    file.write_at(bytes.len() as u64 + BLANK_BYTES, &[0]).unwrap();
+    let observed = ObservedDisk::new(disk, |path, call| {
+        if let DiskCall::Read(bytes) = call {
+            assert!(bytes <= PIECE_BYTES_MAX, "{bytes} bytes of {}", path.display());
+        }
+    });
+    let report = check(&observed, Path::new(DIR)).unwrap();
+    assert!(report.start.is_ok() && report.findings.is_empty(), "{report:?}");
 }

@@ -239,6 +239,32 @@ fn snapshot_whose_pages_overlap_is_refused() {
     assert!(refused.contains("pages share their bytes"), "{refused}");
 }
 
+/// Objects of a later revision than the store's would be changed by what came before them.
+#[test]
+fn snapshot_whose_object_is_of_another_revision_than_its_change_is_refused() {
+    let disk = written(20);
+    state(&disk)
+        .write_etcd_snapshot(&*disk, Path::new(FILE), (&Text, None), 0)
+        .unwrap();
+    let whole = disk.read(Path::new(FILE)).unwrap();
+    let whole = &whole[..whole.len() - 32];
+    let key = b"/registry/pods/a/1";
+    // Fields of the object's message: its key, two numbers with a tag each, and one more.
+    let is_it = |from: usize| whole[from..].starts_with(key) && whole[from + key.len()] == 0x10;
+    let behind = key.len() + (0..whole.len() - 64).find(|from| is_it(*from)).unwrap();
+    assert_eq!(whole[behind + 2], 0x18);
+    for (at, number) in [(behind + 3, 0x7f), (behind + 1, 0x7f)] {
+        let mut changed = whole.to_vec();
+        assert!(changed[at] < number);
+        changed[at] = number;
+        let disk = SimDisk::new(1);
+        let file = disk.open(Path::new(FILE), OpenMode::CreateNew).unwrap();
+        file.write_at(0, &changed).unwrap();
+        let refused = read(&disk, true).unwrap_err().to_string();
+        assert!(refused.contains("impossible revision"), "{at}: {refused}");
+    }
+}
+
 /// Pages of a file of bbolt's: their numbers, and where the first child of a branch is named.
 fn branches(file: &[u8]) -> Vec<(u64, usize)> {
     const PAGE: usize = 4096;

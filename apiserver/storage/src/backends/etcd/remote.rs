@@ -87,7 +87,10 @@ impl Remote {
         };
         let (plain, seal) = encryption.open(key, stored).map_err(sealed)?;
         let record = self.codec()?.decode(key, &plain).map_err(unreadable)?;
-        Ok((record, seal))
+        match seal == Seal::default() {
+            true => Ok((record, seal)),
+            false => Ok((record.of_key(key).map_err(sealed)?, seal)),
+        }
     }
 
     /// Waits until plugins have decrypted the keys of these values, so that [`Remote::entry`] finds them; only as long as a plugin may

@@ -5,7 +5,7 @@
 
 use super::checkpoint::CheckpointWriter;
 use super::directory::{LOCK_NAME, RESTORE_DRAFT, lock};
-use super::format::CheckpointHeader;
+use super::format::{CheckpointHeader, NUMBER_MAX};
 use super::offline::OfflineState;
 use super::recovery::sync_above;
 use crate::StorageError;
@@ -39,7 +39,7 @@ pub struct Restored {
 
 /// Restores a state into a directory that holds nothing.
 ///
-/// Errors: [`StorageError::NotEmpty`]; then nothing was changed.
+/// Errors: [`StorageError::NotEmpty`], [`StorageError::RevisionTooLarge`]; then nothing was changed.
 pub fn restore(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -47,6 +47,10 @@ pub fn restore(
     options: RestoreOptions,
 ) -> Result<Restored, StorageError> {
     let failed = || StorageError::io(format!("restoring into {}", dir.display()));
+    let revision = state.revision.0.saturating_add(options.bump_revision);
+    if revision > NUMBER_MAX {
+        return Err(StorageError::RevisionTooLarge(NUMBER_MAX));
+    }
     disk.create_dir_all(dir).map_err(failed())?;
     let _lock = lock(&**disk, dir)?;
     let names = disk.list(dir).map_err(failed())?;
@@ -62,7 +66,6 @@ pub fn restore(
         disk.remove(&draft).map_err(failed())?;
     }
     sync_above(&**disk, dir)?;
-    let revision = state.revision.0.saturating_add(options.bump_revision);
     let header = CheckpointHeader {
         store: options.store,
         revision,

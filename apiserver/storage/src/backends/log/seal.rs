@@ -63,6 +63,7 @@ pub(super) fn opened(
     let (plain, seal) = encryption.open(&entry.key, stored).map_err(failed)?;
     let record = format::take_contents(&mut Reader::new(&plain));
     let record = record.map_err(|found| failed(found.0.to_owned()))?;
+    let record = record.of_key(&entry.key).map_err(failed)?;
     Ok(Arc::new(with(entry, record, seal)))
 }
 
@@ -103,5 +104,67 @@ fn with(entry: &Entry, record: Record, seal: Seal) -> Entry {
         expires: entry.expires,
         record,
         seal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encryption::ResourceNames;
+    use crate::{Key, suite};
+    use machinery_meta::{ObjectKey, Revision};
+    use machinery_runtime::Simulation;
+    use std::path::Path;
+
+    fn encryption(provider: &str) -> Encryption {
+        let file = format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: [{{{provider}: {{keys: [{{name: k, secret: YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=}}]}}}}]\n"
+        );
+        let runtime = Simulation::new(1).runtime();
+        let own = Encryption::new(
+            &runtime,
+            ResourceNames::default(),
+            Path::new("/enc"),
+            file.as_bytes(),
+        );
+        own.unwrap()
+    }
+
+    fn entry(key: &str, record: Record) -> Arc<Entry> {
+        Arc::new(Entry {
+            key: Key::parse(key).unwrap(),
+            revision: Revision(7),
+            created: Revision(7),
+            expires: None,
+            record,
+            seal: Seal::default(),
+        })
+    }
+
+    #[test]
+    fn encrypted_value_is_read_at_its_own_key_alone_whatever_encrypts_it() {
+        for provider in ["secretbox", "aescbc", "aesgcm"] {
+            let encryption = encryption(provider);
+            let mut record = suite::record("s", "n", "value");
+            let mut header = (*record.header).clone();
+            header.key = ObjectKey::new("red", "s");
+            record.header = Arc::new(header);
+            let own = sealed(
+                Some(&encryption),
+                &entry("/registry/secrets/red/s", record.clone()),
+            )
+            .unwrap();
+            assert!(own.record.is_sealed());
+            assert_eq!(opened(Some(&encryption), &own).unwrap().record, record);
+            for other in ["/registry/secrets/blue/s", "/registry/secrets/red/t"] {
+                let moved = entry(other, own.record.clone());
+                let refused = opened(Some(&encryption), &moved).unwrap_err().to_string();
+                let words = match provider {
+                    "aesgcm" => "message authentication failed",
+                    _ => "the encrypted value is that of red/s",
+                };
+                assert!(refused.contains(words), "{provider} {other}: {refused}");
+            }
+        }
     }
 }

@@ -30,7 +30,7 @@ async fn server(etcd: &Etcd, runtime: &Runtime, socket: &Path) -> EtcdStorage {
 }
 
 fn key(name: &str) -> Key {
-    Key::parse(&format!("/registry/secrets/{name}")).unwrap()
+    Key::parse(&format!("/registry/secrets/ns/{name}")).unwrap()
 }
 
 async fn put(storage: &EtcdStorage, name: &str) -> Revision {

@@ -16,6 +16,8 @@ const ACTIVE_MAGIC: &[u8; 8] = b"KNARRACT";
 const CHECKPOINT_MAGIC: &[u8; 8] = b"KNARRCKP";
 const BACKUP_MAGIC: &[u8; 8] = b"KNARRBAK";
 const BATCH_MAGIC: u32 = 0x7461_426b;
+/// The largest revision, and the largest number of a batch, of a file or of entries: etcd's. The next one fits in any case.
+pub(crate) const NUMBER_MAX: u64 = i64::MAX.cast_unsigned();
 
 /// Contents of a file's first sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +130,9 @@ impl FileHeader {
         }
         let mut next = || reader.u64().map_err(damaged);
         let [a, b, c, d, e] = [next()?, next()?, next()?, next()?, next()?];
+        if [b, c, d, e].iter().any(|number| *number > NUMBER_MAX) {
+            return Err(HeaderError::Damaged);
+        }
         if magic == SEGMENT_MAGIC {
             Ok(Self::Segment(SegmentHeader {
                 store: a,
@@ -194,13 +199,17 @@ impl BatchHeader {
         if !KNOWN_VERSIONS.contains(&version) {
             return Err(HeaderError::Unknown(version));
         }
-        Ok(Self {
+        let own = Self {
             store: reader.u64().map_err(damaged)?,
             batch: reader.u64().map_err(damaged)?,
             first_revision: reader.u64().map_err(damaged)?,
             records: reader.u32().map_err(damaged)?,
             body_bytes: reader.u32().map_err(damaged)?,
-        })
+        };
+        match own.batch.max(own.first_revision) {
+            0..=NUMBER_MAX => Ok(own),
+            _ => Err(HeaderError::Damaged),
+        }
     }
 
     /// A quick look, before the checksum is worth computing.

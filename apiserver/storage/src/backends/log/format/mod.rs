@@ -12,7 +12,7 @@ mod tests;
 
 pub(super) use headers::{
     ActiveHeader, BATCH_HEADER_BYTES, BackupHeader, BatchHeader, CheckpointHeader, FORMAT_VERSION,
-    FileHeader, HeaderError, SegmentHeader, TRAILER, batch_start, unknown_version,
+    FileHeader, HeaderError, NUMBER_MAX, SegmentHeader, TRAILER, batch_start, unknown_version,
 };
 pub(super) use records::{
     MAX_STORED_RECORD_BYTES, NEWER_RECORD, RECORD_PREFIX_BYTES, Stored, put_contents, put_stored,

@@ -94,3 +94,44 @@ fn log_format_record_fuzz_never_panics() {
         }
     });
 }
+
+#[test]
+fn number_behind_which_there_is_none_is_damage() {
+    let revision = |revision| {
+        let (store, entries) = (u64::MAX, 1);
+        FileHeader::Backup(BackupHeader {
+            store,
+            revision,
+            entries,
+        })
+    };
+    for (number, is_known) in [
+        (0, true),
+        (NUMBER_MAX, true),
+        (NUMBER_MAX + 1, false),
+        (u64::MAX, false),
+    ] {
+        let header = revision(number);
+        let expected = if is_known {
+            Ok(header)
+        } else {
+            Err(HeaderError::Damaged)
+        };
+        assert_eq!(FileHeader::decode(&header.encode()), expected, "{number}");
+        let batch = BatchHeader {
+            store: u64::MAX,
+            batch: 1,
+            first_revision: number,
+            records: 0,
+            body_bytes: 0,
+        };
+        let mut bytes = [0; BATCH_HEADER_BYTES];
+        batch.encode(&mut bytes);
+        let expected = if is_known {
+            Ok(batch)
+        } else {
+            Err(HeaderError::Damaged)
+        };
+        assert_eq!(BatchHeader::decode(&bytes), expected, "{number}");
+    }
+}

@@ -56,7 +56,7 @@ impl Segment {
         }
         let head = self.read(start, BATCH_HEADER_BYTES as u64)?;
         match BatchHeader::decode(&head) {
-            Ok(header) => self.body(header, start, head),
+            Ok(header) => self.body(header, (start, length), head),
             Err(HeaderError::Unknown(version)) => Ok(Next::Unknown { version }),
             Err(HeaderError::Blank) => self.after_blank(start, length),
             Err(HeaderError::Damaged) if head.len() < BATCH_HEADER_BYTES => Ok(Next::Torn {
@@ -72,20 +72,47 @@ impl Segment {
 
     /// A header was never written, or its sector was lost. Either way nothing of the batch counts.
     fn after_blank(&self, start: u64, length: u64) -> Result<Next, StorageError> {
-        let rest = self.read(start, length - start)?;
-        Ok(if is_blank(&rest) {
-            Next::End
-        } else {
+        Ok(if self.any_piece(start, length, |piece| !is_blank(piece))? {
             Next::Torn {
                 bytes: length - start,
             }
+        } else {
+            Next::End
         })
     }
 
-    fn body(&self, header: BatchHeader, start: u64, mut bytes: Vec<u8>) -> Result<Next, StorageError> {
+    /// Reports whether a piece of the file is such a one. Each begins with the last bytes of the one before it, so that a batch's
+    /// header is whole in one of them. A file may be of any size, where the disk has lost its end.
+    fn any_piece(
+        &self,
+        start: u64,
+        length: u64,
+        is_such: impl Fn(&[u8]) -> bool,
+    ) -> Result<bool, StorageError> {
+        const PIECE_BYTES: u64 = 1 << 20;
+        let mut at = start;
+        while at < length {
+            let piece = self.read(at, PIECE_BYTES.min(length - at))?;
+            if is_such(&piece) {
+                return Ok(true);
+            }
+            if piece.len() as u64 != PIECE_BYTES {
+                break;
+            }
+            at += PIECE_BYTES - (BATCH_HEADER_BYTES as u64 - 1);
+        }
+        Ok(false)
+    }
+
+    fn body(
+        &self,
+        header: BatchHeader,
+        (start, length): (u64, u64),
+        mut bytes: Vec<u8>,
+    ) -> Result<Next, StorageError> {
         let body_start = start + BATCH_HEADER_BYTES as u64;
         let following = header.following() as u64;
-        let body = self.read(body_start, following)?;
+        let body = self.read(body_start, following.min(length.saturating_sub(body_start)))?;
         if header.store != self.header.store {
             return Ok(Next::Damaged {
                 offset: start,
@@ -142,12 +169,14 @@ impl Segment {
     /// had been durable.
     pub(crate) fn has_later_batch(&self, offset: u64, batch: u64) -> Result<bool, StorageError> {
         let length = self.file.len().map_err(self.failed())?;
-        let rest = self.read(offset, length.saturating_sub(offset))?;
-        Ok(rest.windows(BATCH_HEADER_BYTES).any(|window| {
+        let is_later = |window: &[u8]| {
             BatchHeader::is_possible(window)
                 && BatchHeader::decode(window)
                     .is_ok_and(|header| header.store == self.header.store && header.batch > batch)
-        }))
+        };
+        self.any_piece(offset, length, |piece| {
+            piece.windows(BATCH_HEADER_BYTES).any(is_later)
+        })
     }
 }
 

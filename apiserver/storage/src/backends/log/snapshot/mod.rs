@@ -9,6 +9,7 @@ mod format;
 mod values;
 
 use super::backup::parent;
+use super::format::NUMBER_MAX;
 use super::offline::OfflineState;
 use crate::encryption::{Encryption, Seal};
 use crate::live::Root;
@@ -300,6 +301,12 @@ fn newest(bolt: &mut BoltReader<'_>) -> Result<(Newest, u64), StorageError> {
             damaged.get_or_insert("a change of the snapshot is damaged");
             return Ok(());
         };
+        let is_possible =
+            kv.key.is_empty() || is_deletion || kv.created <= kv.modified && kv.modified == revision;
+        if revision > NUMBER_MAX || !is_possible {
+            damaged.get_or_insert("a change of the snapshot has an impossible revision");
+            return Ok(());
+        }
         last = last.max(revision);
         if is_deletion {
             newest.remove(&kv.key);
@@ -324,15 +331,12 @@ fn entry(
     let Some(key) = Key::parse(text).ok().filter(|_| text.starts_with(REGISTRY)) else {
         return Ok(None);
     };
+    let failed = |cause| StorageError::Sealed {
+        key: key.clone(),
+        cause,
+    };
     let (plain, seal) = match encryption {
-        Some(encryption) => {
-            let opened = encryption.open(&key, &value.value);
-            let failed = |cause| StorageError::Sealed {
-                key: key.clone(),
-                cause,
-            };
-            opened.map_err(failed)?
-        }
+        Some(encryption) => encryption.open(&key, &value.value).map_err(failed)?,
         None => (value.value, Seal::default()),
     };
     let record = codec
@@ -341,6 +345,10 @@ fn entry(
             key: key.to_string(),
             cause,
         })?;
+    let record = match seal == Seal::default() {
+        true => record,
+        false => record.of_key(&key).map_err(failed)?,
+    };
     Ok(Some(Arc::new(Entry {
         key,
         revision: Revision(value.modified),
