@@ -25,7 +25,7 @@ impl Table {
         self.0.keys().copied().filter(move |pid| *pid != own)
     }
 
-    /// Processes that hold a file below the folder open.
+    /// Processes that hold a file below the folder open, as far as its owner may name them.
     pub(crate) fn with_open_files_below(&self, folder: &Path) -> Vec<u32> {
         let holds = |pid: &u32| {
             let open = fs::read_dir(format!("/proc/{pid}/fd"))
@@ -35,13 +35,13 @@ impl Table {
             open.map(|entry| entry.path())
                 .any(|link| leads_below(&link, folder))
         };
-        self.others().filter(holds).collect()
+        named_by_owner(folder, self.others().filter(holds))
     }
 
-    /// Processes whose working directory lies below the folder.
+    /// Processes whose working directory lies below the folder, as far as its owner may name them.
     pub(crate) fn working_below(&self, folder: &Path) -> Vec<u32> {
         let works = |pid: &u32| leads_below(Path::new(&format!("/proc/{pid}/cwd")), folder);
-        self.others().filter(works).collect()
+        named_by_owner(folder, self.others().filter(works))
     }
 
     /// Everything that these processes have started, and what that has started.
@@ -57,6 +57,15 @@ impl Table {
         found.retain(|pid| !of.contains(pid));
         found
     }
+}
+
+/// Processes that the folder's owner may name: programs of root, such as those that make backups, read the folders of users, too.
+fn named_by_owner(folder: &Path, pids: impl Iterator<Item = u32>) -> Vec<u32> {
+    let Ok(owner) = fs::metadata(folder).map(|found| found.uid()) else {
+        return Vec::new();
+    };
+    pids.filter(|pid| identity(*pid).is_some_and(|process| process.is_named_by(owner)))
+        .collect()
 }
 
 /// Reports whether a link of `/proc` leads to a file below the folder. A process that ended meanwhile has no files.

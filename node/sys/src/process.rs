@@ -1,7 +1,7 @@
 //! Recognising a process again: a pid alone may have been given to another process meanwhile.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt as _;
@@ -81,10 +81,20 @@ impl ProcessIdentity {
         format!("{} {} {}\n", self.pid, self.start_time, self.boot_id)
     }
 
-    /// The living process that a pid file names.
+    /// The living process that a pid file names. The file of a user names none of another's: root ends processes that such files name.
     pub fn recorded(pid_file: &Path) -> Option<Self> {
-        let text = crate::fs::read_head(pid_file, PID_FILE_BYTES_MAX).ok()?;
-        Self::from_text(std::str::from_utf8(&text).ok()?).filter(Self::is_alive)
+        let file = crate::fs::open_regular(pid_file).ok()?;
+        let owner = file.metadata().ok()?.uid();
+        let mut text = Vec::new();
+        file.take(PID_FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
+        let found = Self::from_text(std::str::from_utf8(&text).ok()?)?;
+        (found.is_named_by(owner) && found.is_alive()).then_some(found)
+    }
+
+    /// Reports whether the files of a user may name it as theirs: root's any, others' those of that user alone.
+    pub fn is_named_by(&self, owner: u32) -> bool {
+        let own = || std::fs::metadata(format!("/proc/{}", self.pid)).ok();
+        owner == 0 || own().is_some_and(|own| own.uid() == owner)
     }
 
     /// The process that listens on a Unix socket, where it is one of our own user. The kernel names it; what its
@@ -305,6 +315,22 @@ mod tests {
         std::fs::write(&file, me.to_text()).unwrap();
         assert_eq!(ProcessIdentity::recorded(&file), Some(me));
         std::fs::write(&file, " ".repeat(1 << 20)).unwrap();
+        assert_eq!(ProcessIdentity::recorded(&file), None);
+    }
+
+    #[test]
+    fn process_record_of_a_user_names_none_of_anothers() {
+        let me = ProcessIdentity::of(std::process::id()).unwrap();
+        let own = nix::unistd::geteuid().as_raw();
+        assert!(me.is_named_by(0) && me.is_named_by(own));
+        assert!(!me.is_named_by(own + 1));
+        if own != 0 {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        std::fs::write(&file, me.to_text()).unwrap();
+        std::os::unix::fs::chown(&file, Some(1), None).unwrap();
         assert_eq!(ProcessIdentity::recorded(&file), None);
     }
 

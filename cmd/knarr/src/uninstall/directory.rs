@@ -2,13 +2,15 @@
 
 use super::guard::guard;
 use anyhow::{Context, bail, ensure};
-use node_sys::fs::remove_tree;
+use node_sys::fs::{OpenFolder, remove_tree};
 use node_sys::mount::{LinuxMounter, Mounter};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// Folder of a file system's own.
+const LOST_AND_FOUND: &str = "lost+found";
 /// Foreign names that are quoted.
 const NAMES_QUOTED_MAX: usize = 5;
 
@@ -155,6 +157,7 @@ impl Directories {
         let names = names(&dir)?;
         if SERVER.is_of(&names) {
             let agent = dir.join("agent").canonicalize().ok();
+            agent.iter().try_for_each(|agent| has_owner_of(&dir, agent))?;
             return Ok(Self {
                 server: Some(dir),
                 agent,
@@ -190,19 +193,9 @@ impl Directories {
     /// which a disk is mounted stays, empty.
     pub(super) fn remove(&self) -> anyhow::Result<()> {
         // The agent's first: after an interruption the server's still leads to it.
-        for folder in [&self.agent, &self.server].into_iter().flatten() {
-            let mut names = names(folder)?;
-            // The marks last, by which what is left after an interruption is recognised.
-            names.sort_by_key(|name| {
-                SERVER.marks.contains(&name.as_str()) || AGENT.marks.contains(&name.as_str())
-            });
-            for path in names
-                .into_iter()
-                .map(|name| folder.join(name))
-                .filter(|path| !is_mount_point(path))
-            {
-                remove_entry(&path)?;
-            }
+        for (folder, layout) in [(&self.agent, &AGENT), (&self.server, &SERVER)] {
+            let Some(folder) = folder else { continue };
+            empty(folder, layout)?;
             match fs::remove_dir(folder) {
                 // A disk is mounted there, or on the agent's directory in it.
                 Err(error)
@@ -218,6 +211,28 @@ impl Directories {
         }
         Ok(())
     }
+}
+
+/// Empties a directory of the cluster. Users may rename those above it: what is opened is looked at once more, and emptied whatever
+/// takes its name meanwhile.
+fn empty(folder: &Path, layout: &Layout) -> anyhow::Result<()> {
+    let opened = OpenFolder::open(folder).with_context(|| format!("opening {}", folder.display()))?;
+    let is_disk = is_mount_point(folder);
+    let names = opened
+        .names(usize::MAX)
+        .with_context(|| format!("reading {}", folder.display()))?;
+    let names = names.into_iter().map(|entry| entry.name);
+    let mut names: Vec<String> = names
+        .filter(|name| !(is_disk && name == LOST_AND_FOUND))
+        .collect();
+    holds_only(folder, &names, layout.names)?;
+    // The marks last, by which what is left after an interruption is recognised.
+    names.sort_by_key(|name| SERVER.marks.contains(&name.as_str()) || AGENT.marks.contains(&name.as_str()));
+    for name in names.iter().filter(|name| !opened.is_mount_point(name)) {
+        let removed = remove_entry(&opened.path().join(name));
+        removed.with_context(|| format!("removing {}", folder.join(name).display()))?;
+    }
+    Ok(())
 }
 
 /// The directory without links on the way to it; `problem` is the error for one that is absent.
@@ -247,7 +262,7 @@ fn names(dir: &Path) -> anyhow::Result<Vec<String>> {
     let names: anyhow::Result<Vec<String>> = names.collect();
     Ok(names?
         .into_iter()
-        .filter(|name| !(is_disk && name == "lost+found"))
+        .filter(|name| !(is_disk && name == LOST_AND_FOUND))
         .collect())
 }
 
@@ -311,8 +326,27 @@ fn agent_of(server: &Path) -> anyhow::Result<Option<PathBuf>> {
         found => found.with_context(|| format!("{}/agent", server.display()))?,
     };
     guard(&agent)?;
+    has_owner_of(server, &agent)?;
     check_agent(&agent)?;
     Ok(Some(agent))
+}
+
+/// Refuses an agent's directory that a link of another user leads to.
+fn has_owner_of(server: &Path, agent: &Path) -> anyhow::Result<()> {
+    let owner = |dir: &Path| {
+        let found = fs::metadata(dir);
+        found
+            .map(|found| found.uid())
+            .with_context(|| dir.display().to_string())
+    };
+    let own = owner(server)?;
+    ensure!(
+        own == 0 || own == owner(agent)?,
+        "{} belongs to another user than {}",
+        agent.display(),
+        server.display()
+    );
+    Ok(())
 }
 
 fn check_agent(agent: &Path) -> anyhow::Result<()> {
@@ -337,17 +371,15 @@ fn refuse_mounts(dir: &Path, own: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn remove_entry(path: &Path) -> anyhow::Result<()> {
-    let failed = || format!("removing {}", path.display());
+fn remove_entry(path: &Path) -> std::io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        found => found.with_context(failed)?,
+        found => found?,
     };
     match found.is_dir() {
         true => remove_tree(path),
         false => fs::remove_file(path),
     }
-    .with_context(failed)
 }
 
 #[cfg(test)]

@@ -115,3 +115,43 @@ fn uninstall_recognises_an_agents_directory_alone() {
         (None, Some(agent.as_path()))
     );
 }
+
+#[test]
+fn uninstall_empties_the_directory_that_it_has_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    fs::create_dir(&home).unwrap();
+    let data = cluster(&home);
+    let found = Directories::find(&data).unwrap();
+    let others = folder.path().join("others");
+    fs::create_dir_all(others.join("data/agent")).unwrap();
+    fs::write(others.join("data/agent/photos"), "").unwrap();
+    // The user of the home moves what is above the cluster, after the look.
+    fs::rename(&home, folder.path().join("moved")).unwrap();
+    std::os::unix::fs::symlink(&others, &home).unwrap();
+    let error = found.remove().unwrap_err();
+    assert!(
+        format!("{error:#}").contains("holds files that are not Knarr's"),
+        "{error:#}"
+    );
+    assert!(others.join("data/agent/photos").try_exists().unwrap());
+}
+
+#[test]
+fn uninstall_refuses_an_agent_to_which_a_user_has_linked() {
+    if !node_sys::machine::is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (data, roots) = (cluster(folder.path()), folder.path().join("roots"));
+    fs::rename(data.join("agent"), &roots).unwrap();
+    std::os::unix::fs::symlink(&roots, data.join("agent")).unwrap();
+    Directories::find(&data).unwrap();
+    std::os::unix::fs::chown(&data, Some(1), None).unwrap();
+    refused(&data, "belongs to another user");
+    let error = Directories::locate(&data).unwrap_err();
+    assert!(
+        format!("{error:#}").contains("belongs to another user"),
+        "{error:#}"
+    );
+}

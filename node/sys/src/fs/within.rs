@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
@@ -33,9 +34,30 @@ pub struct FolderName {
 }
 
 impl OpenFolder {
+    /// Opens a folder; a link to one is none. Blocks.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn open(path: &Path) -> Result<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(Self(open(path, flags, Mode::empty())?))
+    }
+
+    /// A path of the folder, for this process and as long as the folder is open.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+    }
+
+    /// Reports whether another file system is mounted on a name in the folder. Blocks.
+    pub fn is_mount_point(&self, name: &str) -> bool {
+        let own = fstat(&self.0).map(|own| own.st_dev).ok();
+        let inside = std::fs::symlink_metadata(self.path().join(name));
+        inside.is_ok_and(|inside| own != Some(inside.dev()))
+    }
+
     /// The first names of the folder, at most so many, sorted. Blocks.
     pub fn names(&self, names_max: usize) -> Result<Vec<FolderName>> {
-        let entries = std::fs::read_dir(format!("/proc/self/fd/{}", self.0.as_raw_fd()))?;
+        let entries = std::fs::read_dir(self.path())?;
         let names = entries.filter_map(|entry| {
             let entry = entry.ok()?;
             Some(FolderName {
@@ -110,6 +132,26 @@ mod tests {
                 Ok(names.join(" "))
             }
         }
+    }
+
+    #[test]
+    fn open_folder_stays_what_it_was_whatever_takes_its_name() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        for folder in ["own", "other"] {
+            std::fs::create_dir(at(folder)).unwrap();
+            std::fs::write(at(folder).join(folder), "").unwrap();
+        }
+        let folder = OpenFolder::open(&at("own")).unwrap();
+        std::fs::rename(at("own"), at("before")).unwrap();
+        symlink(at("other"), at("own")).unwrap();
+        assert!(OpenFolder::open(&at("own")).is_err(), "a link is no folder");
+        let names: Vec<String> = folder.names(9).unwrap().into_iter().map(|own| own.name).collect();
+        assert_eq!(names, ["own"]);
+        std::fs::remove_file(folder.path().join("own")).unwrap();
+        assert!(!at("before/own").exists() && at("other/other").exists());
+        assert!(!folder.is_mount_point("own"));
+        assert!(OpenFolder::open(Path::new("/")).unwrap().is_mount_point("proc"));
     }
 
     #[test]
