@@ -3,7 +3,7 @@
 //! Nothing here waits, reads a clock or opens a file; nothing can go wrong around these types.
 //! Names of kinds and keys ([`names`], [`key`]), where in an object something is wrong ([`field`]),
 //! a request's user ([`user`]), which objects are meant ([`predicate`] of [`label_selector`] and [`field_selector`]), amounts
-//! ([`quantity`]), name syntax ([`syntax`]), times ([`go_time`]), the small parsed header beside an encoded object ([`header`]) and its packed [`fields`], objects as they are
+//! ([`quantity`]), name syntax ([`syntax`]), times and durations ([`go_time`], [`go_duration`]), the small parsed header beside an encoded object ([`header`]) and its packed [`fields`], objects as they are
 //! stored ([`shared`]), the words for connections that fail ([`dial`]), what release this is ([`version`]) and the pages on which a component says so ([`debug_page`]).
 
 pub mod debug_page;
@@ -12,6 +12,7 @@ pub mod error_chain;
 pub mod field;
 pub mod field_selector;
 pub mod fields;
+pub mod go_duration;
 pub mod go_text;
 pub mod go_time;
 pub mod header;

@@ -27,7 +27,6 @@ pub mod devices;
 mod dra;
 pub mod eviction;
 mod families;
-mod go_duration;
 pub mod images;
 pub mod kubelet;
 mod local_volumes;

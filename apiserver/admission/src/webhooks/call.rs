@@ -10,7 +10,7 @@ use crate::matching::{Objects, Selection};
 use crate::rejection::{Rejection, cut};
 use crate::{AdmissionError, Step};
 use apiserver_egress::{HookCall, HookError, HookPlace, HookTarget};
-use machinery_meta::syntax;
+use machinery_meta::{go_duration, syntax};
 use machinery_schema::Tree;
 use std::time::Duration;
 
@@ -266,10 +266,7 @@ fn limit(own: Option<Duration>, left: Option<Duration>) -> Option<Duration> {
 /// The time limit as a webhook gets it: whole seconds, as Go writes durations.
 fn query(limit: Duration) -> String {
     let seconds = limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
-    match (seconds / 60, seconds % 60) {
-        (0, seconds) => format!("timeout={seconds}s"),
-        (minutes, seconds) => format!("timeout={minutes}m{seconds}s"),
-    }
+    format!("timeout={}", go_duration::write(Duration::from_secs(seconds)))
 }
 
 #[cfg(test)]

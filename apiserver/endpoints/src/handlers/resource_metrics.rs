@@ -18,7 +18,7 @@ use apiserver_registry::options::{ListOptions, RevisionMatch};
 use apiserver_registry::{Entry, RegistryError, Store};
 use http::{Response, StatusCode};
 use jiff::Timestamp;
-use machinery_meta::{GroupResource, ObjectHeader, Quantity};
+use machinery_meta::{GroupResource, ObjectHeader, Quantity, go_duration};
 use machinery_schema::{Ref, Strictness, Tree, decode_json};
 use serde::{Serialize, Serializer};
 use std::sync::Arc;
@@ -314,7 +314,7 @@ impl<'a> Object<'a> {
                 labels: &header.labels,
             },
             timestamp: seconds(at),
-            window: duration(window),
+            window: go_duration::write_whole_milliseconds(window),
             usage: None,
             containers: None,
         }
@@ -323,41 +323,4 @@ impl<'a> Object<'a> {
 
 fn seconds(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// A duration as Go prints it, to a thousandth of a second.
-fn duration(window: Duration) -> String {
-    let (seconds, millis) = (window.as_secs(), window.subsec_millis());
-    if seconds == 0 && millis > 0 {
-        return format!("{millis}ms");
-    }
-    let rest = format!("{}.{millis:03}", seconds % 60);
-    let rest = rest.trim_end_matches('0').trim_end_matches('.');
-    match (seconds / 3_600, seconds / 60 % 60) {
-        (0, 0) => format!("{rest}s"),
-        (0, minutes) => format!("{minutes}m{rest}s"),
-        (hours, minutes) => format!("{hours}h{minutes}m{rest}s"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_written_as_go_writes_them() {
-        for (millis, expected) in [
-            (0, "0s"),
-            (20, "20ms"),
-            (1_000, "1s"),
-            (10_000, "10s"),
-            (15_013, "15.013s"),
-            (15_100, "15.1s"),
-            (60_000, "1m0s"),
-            (75_500, "1m15.5s"),
-            (3_600_000, "1h0m0s"),
-        ] {
-            assert_eq!(duration(Duration::from_millis(millis)), expected);
-        }
-    }
 }

@@ -4,8 +4,8 @@ use super::FlowControl;
 use super::controller::LevelState;
 use super::priority_level::Ticket;
 use super::queue_set::Request;
-use crate::filters::audit::latency::go_text;
 use jiff::{SignedDuration, Timestamp};
+use machinery_meta::go_duration;
 use std::time::Duration;
 
 const ROOT: &str = "/debug/api_priority_and_fairness/";
@@ -183,7 +183,7 @@ fn requests(control: &FlowControl, with_details: bool, now: Timestamp) -> Vec<Ro
                 clock.at(Some(request.arrival)),
                 request.estimate.initial_seats.to_string(),
                 request.estimate.final_seats.to_string(),
-                go_text(request.estimate.additional_latency),
+                go_duration::write(request.estimate.additional_latency),
                 clock.at(request.start),
             ];
             if with_details {

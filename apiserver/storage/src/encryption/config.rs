@@ -3,6 +3,7 @@
 use super::EncryptionConfigError;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine, alphabet};
+use machinery_meta::go_duration;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::path::Path;
@@ -107,18 +108,7 @@ impl Kms {
     /// The timeout as Go writes it, in quotes.
     pub(super) fn timeout_text(&self) -> String {
         let nanoseconds = self.timeout.map_or(DEFAULT_TIMEOUT, |given| given.0);
-        let sign = if nanoseconds < 0 { "-" } else { "" };
-        let whole = Duration::from_nanos(nanoseconds.unsigned_abs());
-        let (minutes, rest) = (whole.as_secs() / 60, whole.as_secs_f64() % 60.0);
-        let text = match (whole.as_nanos(), minutes) {
-            (1..1_000, _) => format!("{}ns", whole.as_nanos()),
-            (1_000..1_000_000, _) => format!("{}µs", rest * 1e6),
-            (1_000_000..1_000_000_000, _) => format!("{}ms", rest * 1e3),
-            (_, 0) => format!("{rest}s"),
-            (_, 1..60) => format!("{minutes}m{rest}s"),
-            _ => format!("{}h{}m{rest}s", minutes / 60, minutes % 60),
-        };
-        format!("\"{sign}{text}\"")
+        format!("\"{}\"", go_duration::write_nanos(nanoseconds))
     }
 
     /// The time that a call may take, 3 s where none is given; `None` for one that is not above zero.
@@ -129,47 +119,10 @@ impl Kms {
     }
 }
 
-impl GoDuration {
-    /// Numbers with their units; a sign may stand in front.
-    fn parse(text: &str) -> Option<Self> {
-        const UNITS: [(&str, f64); 8] = [
-            ("ns", 1.0),
-            ("us", 1e3),
-            ("µs", 1e3),
-            ("μs", 1e3),
-            ("ms", 1e6),
-            ("s", 1e9),
-            ("m", 60e9),
-            ("h", 3600e9),
-        ];
-        let (sign, mut rest) = match text.strip_prefix('-') {
-            Some(rest) => (-1.0, rest),
-            None => (1.0, text.strip_prefix('+').unwrap_or(text)),
-        };
-        if rest == "0" {
-            return Some(Self(0));
-        }
-        let mut sum = 0.0;
-        while !rest.is_empty() {
-            let number = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-            let (number, more) = rest.split_at(number);
-            let unit = more.find(|letter: char| letter.is_ascii_digit() || letter == '.');
-            let (unit, more) = more.split_at(unit.unwrap_or(more.len()));
-            let (_, nanoseconds) = UNITS.iter().find(|(name, _)| *name == unit)?;
-            sum += number.parse::<f64>().ok()? * nanoseconds;
-            rest = more;
-        }
-        let is_given = text.contains(|letter: char| letter.is_ascii_digit());
-        let whole = Duration::try_from_secs_f64(sum / 1e9).ok()?;
-        let whole = i64::try_from(whole.as_nanos()).ok()?;
-        is_given.then_some(Self(if sign < 0.0 { -whole } else { whole }))
-    }
-}
-
 impl<'de> Deserialize<'de> for GoDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("time: invalid duration"))
+        go_duration::parse(&text).map(Self).map_err(serde::de::Error::custom)
     }
 }
 

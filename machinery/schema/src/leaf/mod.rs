@@ -1,6 +1,5 @@
 //! Leaves that have rules of their own: quantities, times, durations, base64, and text in Go's quotes.
 
-mod duration;
 mod request_url;
 mod time;
 
@@ -8,10 +7,10 @@ use crate::table::Shape;
 use crate::tree::{Kind, Ref};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+pub use machinery_meta::go_duration::{parse as parse_duration, write_nanos as write_duration};
 pub use machinery_meta::go_text::{go_quote, is_printable};
 use machinery_meta::quantity;
 
-pub use duration::{parse as parse_duration, write as write_duration};
 pub use request_url::{RequestUrl, UrlPart, check_port, unescape};
 pub use time::{civil_from_days, days_from_civil, parse_rfc3339, write_micro_time, write_time};
 
@@ -30,9 +29,14 @@ pub(crate) fn canonical(shape: Shape, text: &str) -> Result<Option<String>, Stri
         Shape::Quantity => written_quantity(text),
         Shape::Time => time::canonical(text),
         Shape::MicroTime => time::canonical_micro(text),
-        Shape::Duration => duration::canonical(text),
+        Shape::Duration => written_duration(text),
         _ => Ok(None),
     }
+}
+
+fn written_duration(text: &str) -> Result<Option<String>, String> {
+    let written = write_duration(parse_duration(text)?);
+    Ok((written != text).then_some(written))
 }
 
 fn written_quantity(text: &str) -> Result<Option<String>, String> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use machinery_meta::go_duration;
+
 use crate::containers::StartError;
 
 const ERR_IMAGE_PULL: &str = "ErrImagePull";
@@ -29,26 +31,10 @@ pub(super) fn failure(image: &str, message: &str) -> StartError {
 
 /// The event of a pull that took so long, and so long with its wait for a turn.
 pub(super) fn success(image: &str, took: Duration, with_waiting: Duration, bytes: u64) -> String {
-    let (took, with_waiting) = (in_milliseconds(took), in_milliseconds(with_waiting));
+    let [took, with_waiting] = [took, with_waiting].map(go_duration::write_whole_milliseconds);
     format!(
         "Successfully pulled image \"{image}\" in {took} ({with_waiting} including waiting). Image size: {bytes} bytes."
     )
-}
-
-/// A duration without what is below a millisecond, as Go prints it.
-fn in_milliseconds(duration: Duration) -> String {
-    let all = duration.as_millis();
-    let (minutes, rest) = (all / 60_000, all % 60_000);
-    let seconds = match (rest / 1_000, rest % 1_000) {
-        (whole, 0) => format!("{whole}s"),
-        (0, part) if minutes == 0 => format!("{part}ms"),
-        (whole, part) => format!("{}s", format!("{whole}.{part:03}").trim_end_matches('0')),
-    };
-    match (minutes / 60, minutes % 60) {
-        (0, 0) => seconds,
-        (0, minutes) => format!("{minutes}m{seconds}"),
-        (hours, minutes) => format!("{hours}h{minutes}m{seconds}"),
-    }
 }
 
 #[cfg(test)]
@@ -88,20 +74,8 @@ mod tests {
 
     #[test]
     fn pull_that_succeeded_says_times_as_go_and_the_size() {
-        for (micros, expected) in [
-            (0, "0s"),
-            (999, "0s"),
-            (56_700, "56ms"),
-            (1_000_000, "1s"),
-            (1_250_999, "1.25s"),
-            (60_000_000, "1m0s"),
-            (60_005_000, "1m0.005s"),
-            (3_723_100_000, "1h2m3.1s"),
-        ] {
-            assert_eq!(in_milliseconds(Duration::from_micros(micros)), expected);
-        }
         assert_eq!(
-            success("a:1", Duration::from_millis(5), Duration::from_millis(1_500), 42),
+            success("a:1", Duration::from_micros(5_999), Duration::from_millis(1_500), 42),
             "Successfully pulled image \"a:1\" in 5ms (1.5s including waiting). Image size: 42 bytes."
         );
     }

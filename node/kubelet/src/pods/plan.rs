@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
+use machinery_meta::go_duration;
 
 use super::backoff::BackOff;
 use super::ephemeral::ephemeral_containers;
@@ -12,7 +13,6 @@ use super::observed::{ContainerState, ObservedContainer, ObservedPod};
 use super::resize::{Amounts, Resize, Resources};
 use super::restarts::{RestartPolicy, is_done, restarts_all, round, source_of_round, starts_again};
 use super::{ContainerKind, all_containers, full_name_with_uid, init_kind, spec};
-use crate::go_duration::go_duration;
 use crate::probes::ProbeView;
 
 /// Everything a decision may read.
@@ -436,7 +436,7 @@ impl<'a> Decider<'a, '_> {
         };
         let message = format!(
             "back-off {} restarting failed container={} pod={}",
-            go_duration(delay),
+            go_duration::write(delay),
             container.name,
             full_name_with_uid(self.snapshot.pod)
         );

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use machinery_meta::go_duration;
 use tokio::net::TcpStream;
 
-use crate::go_duration::go_duration;
 
 const ANSWER_BYTES_MAX: usize = 4096;
 /// Names of the health statuses, by number.
@@ -23,7 +23,7 @@ pub(crate) async fn check(host: &str, port: u16, service: &str, timeout: Duratio
     let unconnected = |_| {
         format!(
             "timeout: failed to connect service \"{host}:{port}\" within {}: context deadline exceeded",
-            go_duration(timeout)
+            go_duration::write(timeout)
         )
     };
     let stream = TcpStream::connect((host, port)).await.map_err(unconnected)?;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerPort, HTTPGetAction, Probe, TCPSocketAction};
 use machinery_meta::dial::dial_error;
+use machinery_meta::go_duration;
 use machinery_runtime::Runtime;
 use node_cri::CriClient;
 use tokio::net::TcpStream;
 
 use super::http::{HttpRequest, get};
 use super::{command, grpc, port_number};
-use crate::go_duration::go_duration;
 
 const NO_PORT: &str = "the probe's port is not known";
 
@@ -116,7 +116,7 @@ impl<'a> Handler<'a> {
             ),
             Self::Tcp(host, port) => dial_error(host, *port, &std::io::ErrorKind::TimedOut.into()),
             Self::Grpc(..) => {
-                let within = go_duration(timeout);
+                let within = go_duration::write(timeout);
                 format!("timeout: health rpc did not complete within {within}")
             }
         })

@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
-use machinery_meta::Quantity;
+use machinery_meta::{Quantity, go_duration};
 use serde_json::{Map, Value, json};
 
 use super::auth;
 use super::streaming::IDLE_TIMEOUT;
 use crate::config::{KubeletConfig, SwapBehavior};
 use crate::eviction::thresholds::Thresholds;
-use crate::go_duration::go_duration;
 use crate::node::facts::NodeFacts;
 use crate::node::reserve::{Amounts, amount_text};
 use crate::node::{lease, status};
@@ -74,7 +73,7 @@ fn serving(config: &KubeletConfig) -> Map<String, Value> {
         "enableSystemLogHandler": config.system_logs.is_served,
         "enableSystemLogQuery": config.system_logs.is_queried,
         "healthzPort": config.healthz_port.unwrap_or(0),
-        "streamingConnectionIdleTimeout": go_duration(IDLE_TIMEOUT),
+        "streamingConnectionIdleTimeout": go_duration::write(IDLE_TIMEOUT),
     }))
 }
 
@@ -82,12 +81,12 @@ fn access(config: &KubeletConfig) -> Map<String, Value> {
     fields(json!({
         "authentication": {
             "x509": fields(json!({"clientCAFile": config.client_ca})),
-            "webhook": {"cacheTTL": go_duration(auth::TOKEN_AGE_MAX)},
+            "webhook": {"cacheTTL": go_duration::write(auth::TOKEN_AGE_MAX)},
         },
         "authorization": {
             "webhook": {
-                "cacheAuthorizedTTL": go_duration(auth::ALLOWED_AGE_MAX),
-                "cacheUnauthorizedTTL": go_duration(auth::DENIED_AGE_MAX),
+                "cacheAuthorizedTTL": go_duration::write(auth::ALLOWED_AGE_MAX),
+                "cacheUnauthorizedTTL": go_duration::write(auth::DENIED_AGE_MAX),
             },
         },
     }))
@@ -102,8 +101,8 @@ fn node(config: &KubeletConfig) -> Map<String, Value> {
     fields(json!({
         "registerNode": config.register_node,
         "registerWithTaints": (!taints.is_empty()).then_some(taints),
-        "nodeStatusUpdateFrequency": go_duration(status::LOOK_AFTER),
-        "nodeStatusReportFrequency": go_duration(status::WRITE_AFTER),
+        "nodeStatusUpdateFrequency": go_duration::write(status::LOOK_AFTER),
+        "nodeStatusReportFrequency": go_duration::write(status::WRITE_AFTER),
         "nodeStatusMaxImages": status::IMAGES_MAX,
         "nodeLeaseDurationSeconds": lease::DURATION_SECONDS,
         "containerRuntimeEndpoint": format!("unix://{}", config.container_runtime_endpoint.display()),
@@ -133,7 +132,7 @@ fn pods(config: &KubeletConfig, facts: &NodeFacts) -> Map<String, Value> {
         "staticPodPath": config.static_pods.as_ref().map(|source| &source.path),
         "staticPodURL": config.static_pod_url.as_ref().map(StaticPodUrl::shown),
         "staticPodURLHeader": config.static_pod_url.as_ref().and_then(masked_headers),
-        "httpCheckFrequency": go_duration(url_period(config)),
+        "httpCheckFrequency": go_duration::write(url_period(config)),
         "clusterDomain": config.cluster_domain,
         "clusterDNS": addresses,
         "resolvConf": config.resolv_conf,
@@ -164,7 +163,7 @@ fn managers(config: &KubeletConfig) -> Map<String, Value> {
     fields(json!({
         "cpuManagerPolicy": own.cpu_policy.name(),
         "cpuManagerPolicyOptions": (!own.cpu_options.is_empty()).then_some(&own.cpu_options),
-        "cpuManagerReconcilePeriod": go_duration(own.cpu_reconcile_period),
+        "cpuManagerReconcilePeriod": go_duration::write(own.cpu_reconcile_period),
         "reservedSystemCPUs": named(&own.reserved_cpus),
         "memoryManagerPolicy": own.memory_policy.name(),
         "reservedMemory": (!own.reserved_memory.is_empty()).then(|| reserved_memory(config)),
@@ -183,8 +182,8 @@ fn reserved_memory(config: &KubeletConfig) -> Vec<Value> {
 fn images(config: &KubeletConfig) -> Map<String, Value> {
     let images = &config.image_collection;
     fields(json!({
-        "imageMinimumGCAge": go_duration(images.minimum_age),
-        "imageMaximumGCAge": go_duration(images.maximum_age),
+        "imageMinimumGCAge": go_duration::write(images.minimum_age),
+        "imageMaximumGCAge": go_duration::write(images.maximum_age),
         "imageGCHighThresholdPercent": images.high_threshold_percent,
         "imageGCLowThresholdPercent": images.low_threshold_percent,
     }))
@@ -196,8 +195,8 @@ fn shutdown(config: &ShutdownConfig) -> Map<String, Value> {
         .map(|own| json!({"priority": own.priority, "shutdownGracePeriodSeconds": own.seconds}))
         .collect();
     fields(json!({
-        "shutdownGracePeriod": go_duration(config.grace_period),
-        "shutdownGracePeriodCriticalPods": go_duration(config.critical_pods),
+        "shutdownGracePeriod": go_duration::write(config.grace_period),
+        "shutdownGracePeriodCriticalPods": go_duration::write(config.critical_pods),
         "shutdownGracePeriodByPodPriority": (!periods.is_empty()).then_some(periods),
     }))
 }
@@ -206,14 +205,14 @@ fn eviction(config: &KubeletConfig) -> Map<String, Value> {
     let eviction = &config.eviction;
     let periods = eviction.soft_grace_period.iter();
     let periods: Map<String, Value> = periods
-        .map(|(signal, time)| (signal.clone(), json!(go_duration(*time))))
+        .map(|(signal, time)| (signal.clone(), json!(go_duration::write(*time))))
         .collect();
     fields(json!({
         "evictionHard": levels(&config.reserve.eviction_hard),
         "evictionSoft": levels(&eviction.soft),
         "evictionSoftGracePeriod": (!periods.is_empty()).then_some(periods),
         "evictionMinimumReclaim": levels(&eviction.minimum_reclaim),
-        "evictionPressureTransitionPeriod": go_duration(eviction.pressure_transition_period),
+        "evictionPressureTransitionPeriod": go_duration::write(eviction.pressure_transition_period),
         "evictionMaxPodGracePeriod": eviction.max_pod_grace_period_seconds,
     }))
 }

@@ -3,6 +3,7 @@
 use crate::filters::completion::Completion;
 use apiserver_registry::RequestContext;
 use apiserver_registry::latency::{LatencyPart, LatencyTracker};
+use machinery_meta::go_duration;
 use machinery_runtime::Runtime;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,60 +50,12 @@ fn annotations(total: Duration, queued: Duration, parts: &LatencyTracker) -> Vec
     let parts = parts.into_iter().chain([(QUEUE, queued)]);
     let taken = parts.filter(|(_, took)| !took.is_zero());
     let all = std::iter::once((TOTAL, total)).chain(taken);
-    all.map(|(name, took)| (name, go_text(took))).collect()
-}
-
-/// A duration as Go prints it: `1m2.5s`, `612.34ms`, `0s`.
-pub(crate) fn go_text(duration: Duration) -> String {
-    let nanos = duration.as_nanos();
-    let (unit, nanos_of_unit, places) = match nanos {
-        1..1_000 => ("ns", 1, 0),
-        1_000..1_000_000 => ("µs", 1_000, 3),
-        1_000_000..1_000_000_000 => ("ms", 1_000_000, 6),
-        _ => ("s", 1_000_000_000, 9),
-    };
-    let (seconds, minutes, hours) = match unit {
-        "s" => (
-            nanos % (60 * nanos_of_unit),
-            duration.as_secs() / 60 % 60,
-            duration.as_secs() / 3600,
-        ),
-        _ => (nanos, 0, 0),
-    };
-    let mut text = match (hours, minutes) {
-        (0, 0) => String::new(),
-        (0, minutes) => format!("{minutes}m"),
-        (hours, minutes) => format!("{hours}h{minutes}m"),
-    };
-    text.push_str(&(seconds / nanos_of_unit).to_string());
-    let part = seconds % nanos_of_unit;
-    if part > 0 {
-        text.push('.');
-        text.push_str(format!("{part:0places$}").trim_end_matches('0'));
-    }
-    text + unit
+    all.map(|(name, took)| (name, go_duration::write(took))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_printed_as_by_go() {
-        for (nanos, expected) in [
-            (0, "0s"),
-            (1, "1ns"),
-            (1_500, "1.5µs"),
-            (612_340_000, "612.34ms"),
-            (1_000_000_000, "1s"),
-            (1_000_000_001, "1.000000001s"),
-            (62_500_000_000, "1m2.5s"),
-            (120_000_000_000, "2m0s"),
-            (3_600_000_000_000, "1h0m0s"),
-        ] {
-            assert_eq!(go_text(Duration::from_nanos(nanos)), expected);
-        }
-    }
 
     #[test]
     fn latency_is_told_of_slow_requests_alone() {

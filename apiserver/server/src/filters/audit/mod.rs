@@ -13,7 +13,7 @@ pub(crate) mod backend;
 mod client;
 mod event;
 mod form;
-pub(crate) mod latency;
+mod latency;
 pub(crate) mod log;
 mod objects;
 pub(crate) mod policy;

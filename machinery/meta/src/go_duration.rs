@@ -1,4 +1,7 @@
-//! Go's duration text: `1h30m`, `1.5s`, `-300ms`.
+//! Durations as Go writes them: `1h30m0s`, `1.5s`, `-300ms`.
+
+use crate::go_text::go_quote;
+use std::time::Duration;
 
 const UNITS: [(&str, i128); 8] = [
     ("ns", 1),
@@ -11,15 +14,9 @@ const UNITS: [(&str, i128); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
-    let nanos = parse(text)?;
-    let canonical = write(nanos);
-    Ok((canonical != text).then_some(canonical))
-}
-
 /// Nanoseconds, or `time.ParseDuration`'s sentence.
 pub fn parse(text: &str) -> Result<i64, String> {
-    let invalid = || format!("time: invalid duration {}", super::go_quote(text));
+    let invalid = || format!("time: invalid duration {}", go_quote(text));
     let (negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
@@ -45,7 +42,7 @@ pub fn parse(text: &str) -> Result<i64, String> {
 
 /// One number with its unit.
 fn one<'a>(text: &'a str, whole_text: &str) -> Result<(i128, &'a str), String> {
-    let quoted = || super::go_quote(whole_text);
+    let quoted = || go_quote(whole_text);
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (whole, mut rest) = text.split_at(digits);
     let mut fraction = "";
@@ -66,7 +63,7 @@ fn one<'a>(text: &'a str, whole_text: &str) -> Result<(i128, &'a str), String> {
     let Some((_, size)) = UNITS.iter().find(|(name, _)| *name == unit) else {
         return Err(format!(
             "time: unknown unit {} in duration {}",
-            super::go_quote(unit),
+            go_quote(unit),
             quoted()
         ));
     };
@@ -84,8 +81,19 @@ fn one<'a>(text: &'a str, whole_text: &str) -> Result<(i128, &'a str), String> {
     Ok((i128::from(whole) * size + part, rest))
 }
 
-/// The text of Go's `Duration.String`.
-pub fn write(nanos: i64) -> String {
+/// The text of Go's `Duration.String`; of what is longer than Go's longest, that one's.
+pub fn write(duration: Duration) -> String {
+    write_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// The same without what is below a millisecond.
+pub fn write_whole_milliseconds(duration: Duration) -> String {
+    let below = Duration::from_nanos(u64::from(duration.subsec_nanos() % 1_000_000));
+    write(duration.saturating_sub(below))
+}
+
+/// The text of nanoseconds, which may be below zero.
+pub fn write_nanos(nanos: i64) -> String {
     let size = nanos.unsigned_abs();
     let sign = if nanos < 0 { "-" } else { "" };
     let (unit, scale) = match size {
@@ -118,4 +126,42 @@ fn decimal(size: u64, scale: u64) -> String {
     let width = scale.ilog10() as usize;
     let digits = format!("{part:0width$}");
     format!("{whole}.{}", digits.trim_end_matches('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Go's own table (`durationTests` of time/time_test.go).
+    const OF_GO: [(i64, &str); 11] = [
+        (0, "0s"),
+        (1, "1ns"),
+        (1_100, "1.1µs"),
+        (2_200_000, "2.2ms"),
+        (3_300_000_000, "3.3s"),
+        (245_000_000_000, "4m5s"),
+        (245_001_000_000, "4m5.001s"),
+        (18_367_001_000_000, "5h6m7.001s"),
+        (480_000_000_001, "8m0.000000001s"),
+        (i64::MAX, "2562047h47m16.854775807s"),
+        (i64::MIN, "-2562047h47m16.854775808s"),
+    ];
+
+    #[test]
+    fn durations_are_written_as_go_writes_them() {
+        for (nanos, expected) in OF_GO {
+            assert_eq!(write_nanos(nanos), expected);
+        }
+        assert_eq!(write(Duration::from_millis(62_500)), "1m2.5s");
+        assert_eq!(write(Duration::MAX), "2562047h47m16.854775807s");
+        let micros = |micros| write_whole_milliseconds(Duration::from_micros(micros));
+        assert_eq!([micros(999), micros(1_015_999)], ["0s", "1.015s"]);
+    }
+
+    #[test]
+    fn durations_that_go_writes_are_read() {
+        for (nanos, text) in OF_GO {
+            assert_eq!(parse(text), Ok(nanos));
+        }
+    }
 }
