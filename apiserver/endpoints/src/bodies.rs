@@ -1,6 +1,7 @@
 //! Reading an object from a request: size, format, strictness, kind, defaults.
 
 use crate::body::{Body, ReadBodyError};
+use crate::error::ApiError;
 use crate::negotiation::{self, Format, SupportedFormats};
 use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::options::FieldValidation;
@@ -74,7 +75,7 @@ pub(crate) async fn decode(
     expected: &Expected<'_>,
     offer: SupportedFormats,
     validation: FieldValidation,
-) -> Result<Tree, RegistryError> {
+) -> Result<Tree, ApiError> {
     let format = negotiation::content(headers, offer)?;
     if is_heavy(format, &bytes) {
         ctx.heavy().await?;

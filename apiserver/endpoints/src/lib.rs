@@ -11,6 +11,7 @@
 mod bodies;
 pub mod body;
 mod discovery;
+mod error;
 mod extensions;
 mod framing;
 mod handlers;
@@ -40,6 +41,7 @@ pub mod yaml;
 pub use apiserver_registry::UserClass;
 pub use bodies::MAX_BODY_BYTES;
 pub use body::{Body, BodyError, FrameSource};
+pub use error::ApiError;
 pub use extensions::{
     ExtensionGroups, ExtensionKind, ExtensionResource, ExtensionSubresource, ExtensionVersion, OpenApiV2,
     Priority, null_as_default,

@@ -7,6 +7,7 @@
 //! pace of reading loses its answer, so that unread lists keep no other client from its own for long.
 
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::memory_shares::{HeldMemory, MemoryShares};
 use crate::paced_body::{self, ReadingPace};
 use crate::waiting_answers::WaitingAnswers;
@@ -108,8 +109,8 @@ impl ListMemory {
         &self,
         ctx: &RequestContext,
         (bytes, is_done): (usize, bool),
-        answer: impl FnOnce() -> Result<Response<Body>, RegistryError>,
-    ) -> Result<Response<Body>, RegistryError> {
+        answer: impl FnOnce() -> Result<Response<Body>, ApiError>,
+    ) -> Result<Response<Body>, ApiError> {
         if bytes < LARGE_BODY_BYTES {
             return answer();
         }
@@ -118,7 +119,7 @@ impl ListMemory {
         let room = (bytes * COPIES).min(self.shares.most(class));
         if !held.grow_to(room) {
             if !is_done {
-                return Err(RegistryError::busy());
+                return Err(RegistryError::busy().into());
             }
             self.waiting.wait(ctx, bytes, held.grow_in_turn(room)).await?;
         }

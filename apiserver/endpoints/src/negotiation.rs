@@ -1,7 +1,7 @@
 //! Negotiation of the form of an answer (`Accept`) and of a body (`Content-Type`).
 
+use crate::error::ApiError;
 use crate::request_info::Query;
-use apiserver_registry::RegistryError;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, Method, Request};
 
@@ -99,7 +99,7 @@ struct Clause<'h> {
 }
 
 /// Chooses the form of an answer, or refuses as upstream does.
-pub fn accept(headers: &HeaderMap, offer: SupportedFormats) -> Result<ResponseFormat, RegistryError> {
+pub fn accept(headers: &HeaderMap, offer: SupportedFormats) -> Result<ResponseFormat, ApiError> {
     let base = ResponseFormat {
         gzip: takes_gzip(headers),
         pretty: false,
@@ -120,12 +120,12 @@ pub fn accept(headers: &HeaderMap, offer: SupportedFormats) -> Result<ResponseFo
             all.push("application/json;stream=watch".into());
             all.push("application/vnd.kubernetes.protobuf;stream=watch".into());
         }
-        return Err(RegistryError::NoRepresentation(all));
+        return Err(ApiError::NoRepresentation(all));
     }
     let found = clauses.iter().find_map(|clause| clause_form(clause, offer));
     match found {
         Some((format, view)) => Ok(ResponseFormat { format, view, ..base }),
-        None => Err(RegistryError::NotAcceptable(offer.media_types())),
+        None => Err(ApiError::NotAcceptable(offer.media_types())),
     }
 }
 
@@ -133,7 +133,7 @@ pub fn accept(headers: &HeaderMap, offer: SupportedFormats) -> Result<ResponseFo
 /// request.
 pub fn has_handler(method: &Method, headers: &HeaderMap) -> bool {
     let refused = accept(headers, SupportedFormats::ALL)
-        .is_err_and(|error| matches!(error, RegistryError::NoRepresentation(_)));
+        .is_err_and(|error| matches!(error, ApiError::NoRepresentation(_)));
     let unread = *method == Method::PATCH && patch(headers, false).is_err();
     !refused && !unread
 }
@@ -274,7 +274,7 @@ fn clause_form(clause: &Clause<'_>, offer: SupportedFormats) -> Option<(Format, 
 }
 
 /// The format of a body; no content type is JSON.
-pub fn content(headers: &HeaderMap, offer: SupportedFormats) -> Result<Format, RegistryError> {
+pub fn content(headers: &HeaderMap, offer: SupportedFormats) -> Result<Format, ApiError> {
     let text = headers
         .get(CONTENT_TYPE)
         .and_then(|v| v.to_str().ok())
@@ -288,7 +288,7 @@ pub fn content(headers: &HeaderMap, offer: SupportedFormats) -> Result<Format, R
         Some(format) => return Ok(format),
         None => {}
     }
-    Err(RegistryError::UnsupportedMediaType(offer.media_types()))
+    Err(ApiError::UnsupportedMediaType(offer.media_types()))
 }
 
 /// The type of a patch.
@@ -301,7 +301,7 @@ pub enum PatchType {
 }
 
 /// The type of a patch; custom resources take no strategic merge patch.
-pub fn patch(headers: &HeaderMap, custom: bool) -> Result<PatchType, RegistryError> {
+pub fn patch(headers: &HeaderMap, custom: bool) -> Result<PatchType, ApiError> {
     let text = headers
         .get(CONTENT_TYPE)
         .and_then(|v| v.to_str().ok())
@@ -319,11 +319,11 @@ pub fn patch(headers: &HeaderMap, custom: bool) -> Result<PatchType, RegistryErr
             "application/merge-patch+json",
             "application/apply-patch+yaml",
         ];
-        return Err(RegistryError::UnsupportedMediaType(
+        return Err(ApiError::UnsupportedMediaType(
             supported.map(str::to_owned).to_vec(),
         ));
     }
-    Err(RegistryError::NoConsumer)
+    Err(ApiError::NoConsumer)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! A v3 document's address carries a hash of what it is made from, so that clients keep their copy until that changes.
 
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::extensions::ExtensionGroups;
 use crate::framing::SliceFrames;
 use crate::handlers::{Inner, small_form};
@@ -12,7 +13,7 @@ use crate::request_info::Query;
 use crate::respond;
 use crate::shared_document::{Document, SharedDocuments};
 use apiserver_registry::registry::Version;
-use apiserver_registry::{OpenApiSchema, RegistryError, ResourceRow, Rows, SubresourceRole};
+use apiserver_registry::{OpenApiSchema, ResourceRow, Rows, SubresourceRole};
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use machinery_api::openapi::v2::{self, GroupVersionKinds, OtherDocument};
@@ -40,12 +41,12 @@ pub(crate) struct Wanted {
 
 impl Answer {
     /// # Errors
-    /// [`RegistryError::Internal`] where rendering failed.
+    /// An internal error of the registry where rendering failed.
     pub(crate) async fn response(
         self,
         runtime: &Runtime,
         documents: &SharedDocuments,
-    ) -> Result<Response<Body>, RegistryError> {
+    ) -> Result<Response<Body>, ApiError> {
         let wanted = match self {
             Self::Ready(response) => return Ok(response),
             Self::Document(wanted) => wanted,
@@ -68,11 +69,7 @@ impl Answer {
 }
 
 /// Answers `/openapi/v2`, `/openapi/v3` and what is below it.
-pub(crate) fn answer(
-    inner: &Inner,
-    path: &str,
-    request: &Request<Body>,
-) -> Result<Option<Answer>, RegistryError> {
+pub(crate) fn answer(inner: &Inner, path: &str, request: &Request<Body>) -> Result<Option<Answer>, ApiError> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     match parts.as_slice() {
         ["openapi", "v2"] => Ok(Some(whole(inner, request))),
@@ -170,7 +167,7 @@ fn root_hash(inner: &Inner, address: &str) -> String {
     hexadecimal(digest)
 }
 
-fn of_root(inner: &Inner, address: &str, request: &Request<Body>) -> Result<Option<Answer>, RegistryError> {
+fn of_root(inner: &Inner, address: &str, request: &Request<Body>) -> Result<Option<Answer>, ApiError> {
     let rows = inner.registry.served();
     let Some(address) = roots(&rows).find(|own| own == address) else {
         return Ok(None);
@@ -187,7 +184,7 @@ fn of_version(
     group: &str,
     version_name: &str,
     request: &Request<Body>,
-) -> Result<Answer, RegistryError> {
+) -> Result<Answer, ApiError> {
     let rows = inner.registry.served();
     let Some(version) = find(&rows, group, version_name) else {
         // Upstream's has no page for it.
@@ -211,7 +208,7 @@ fn document(
     hash: &str,
     render: Box<dyn FnOnce() -> Vec<u8> + Send>,
     request: &Request<Body>,
-) -> Result<Answer, RegistryError> {
+) -> Result<Answer, ApiError> {
     let query = Query::of(request.uri());
     let asked = query.get("hash");
     let cached = match asked {

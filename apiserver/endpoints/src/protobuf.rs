@@ -1,5 +1,6 @@
 //! Watch events in protobuf: length-delimited `WatchEvent` messages around whole objects.
 
+use crate::error::ApiError;
 use apiserver_registry::RegistryError;
 use bytes::{BufMut, BytesMut};
 use machinery_schema::protobuf::write_bytes;
@@ -11,7 +12,7 @@ const OBJECT: u16 = 2;
 const RAW: u16 = 1;
 
 /// Appends an event with its length before it.
-pub(crate) fn watch_event(kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), RegistryError> {
+pub(crate) fn watch_event(kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), ApiError> {
     let mut extension = Vec::new();
     write_bytes(&mut extension, RAW, &encode_protobuf(object));
     let mut event = Vec::with_capacity(extension.len() + 16);

@@ -1,6 +1,7 @@
 //! Answers in the negotiated form.
 
 use crate::body::{Body, FrameSource};
+use crate::error::ApiError;
 use crate::framing::{CopiedFrames, GZIP_FROM_BYTES, GzipFrames, ListFrames, ObjectFrame};
 use crate::negotiation::{Format, Representation, ResponseFormat};
 use crate::table::{self, IncludeObject};
@@ -65,7 +66,7 @@ pub(crate) fn json_text(
     status: StatusCode,
     form: ResponseFormat,
     mut json: Vec<u8>,
-) -> Result<http::Response<Body>, RegistryError> {
+) -> Result<http::Response<Body>, ApiError> {
     if form.format == Format::Yaml {
         return Ok(bytes(
             status,
@@ -97,7 +98,7 @@ pub(crate) fn tree(
     status: StatusCode,
     form: ResponseFormat,
     object: &Tree,
-) -> Result<http::Response<Body>, RegistryError> {
+) -> Result<http::Response<Body>, ApiError> {
     match form.format {
         Format::Json | Format::Yaml => {
             let mut json = Vec::new();
@@ -118,13 +119,13 @@ fn metadata_protobuf(
     status: StatusCode,
     form: ResponseFormat,
     json: &[u8],
-) -> Result<http::Response<Body>, RegistryError> {
+) -> Result<http::Response<Body>, ApiError> {
     let body = encode_protobuf(&metadata_tree(json)?);
     Ok(bytes(status, form, Format::Protobuf.media_type(), body))
 }
 
 /// A metadata-only form as a tree (a Table has none).
-pub(crate) fn metadata_tree(json: &[u8]) -> Result<Tree, RegistryError> {
+pub(crate) fn metadata_tree(json: &[u8]) -> Result<Tree, ApiError> {
     let free = std::str::from_utf8(json)
         .ok()
         .and_then(|text| Tree::from_json(text).ok());
@@ -134,7 +135,7 @@ pub(crate) fn metadata_tree(json: &[u8]) -> Result<Tree, RegistryError> {
         .unwrap_or_default();
     let Some((schema, ty)) = machinery_api::schema_for("meta.k8s.io", "v1", kind).filter(|_| kind != "Table")
     else {
-        return Err(RegistryError::NotAcceptable(vec![
+        return Err(ApiError::NotAcceptable(vec![
             Format::Json.media_type().into(),
             Format::Yaml.media_type().into(),
         ]));
@@ -150,7 +151,7 @@ pub(crate) fn written(
     showing: ResponseOptions,
     status: StatusCode,
     written: &Written,
-) -> Result<http::Response<Body>, RegistryError> {
+) -> Result<http::Response<Body>, ApiError> {
     match written {
         Written::Stored { entry, .. } => entry_answer(store, showing, status, entry),
         Written::Shown { object, .. } => tree_answer(&store.row.columns, showing, status, object),
@@ -192,7 +193,7 @@ pub(crate) fn entry_answer(
     showing: ResponseOptions,
     status: StatusCode,
     entry: &Arc<Entry>,
-) -> Result<http::Response<Body>, RegistryError> {
+) -> Result<http::Response<Body>, ApiError> {
     let row = &store.row;
     let form = showing.form;
     if is_sent_as_stored(row, form, entry) {
@@ -225,14 +226,14 @@ pub(crate) fn tree_answer(
     showing: ResponseOptions,
     status: StatusCode,
     object: &Tree,
-) -> Result<http::Response<Body>, RegistryError> {
+) -> Result<http::Response<Body>, ApiError> {
     match showing.form.view {
         Representation::Object => tree(status, showing.form, object),
         Representation::Metadata { beta } => json_text(status, showing.form, metadata_of(object, beta)),
         Representation::MetadataList { .. } => {
             let kind = object.str_at(&["kind"]);
             let go = go_type(object.str_at(&["apiVersion"]), kind, "Unstructured");
-            Err(RegistryError::NotAcceptableView {
+            Err(ApiError::NotAcceptableView {
                 view: "PartialObjectMetadataList",
                 found: format!("not a list ({go})"),
             })
@@ -310,7 +311,7 @@ pub(crate) fn list(
     store: &Store,
     showing: ResponseOptions,
     page: ListPage,
-) -> Result<http::Response<Body>, RegistryError> {
+) -> Result<http::Response<Body>, ApiError> {
     let row = &store.row;
     let form = showing.form;
     let meta = table::list_meta(&page.revision.to_string(), &page.continue_token, page.remaining);
@@ -319,7 +320,7 @@ pub(crate) fn list(
         Representation::Object => whole_list(store, form, &meta, page),
         Representation::Metadata { .. } => {
             let go = go_type(&row.gvk.api_version(), &row.list_kind, "UnstructuredList");
-            Err(RegistryError::NotAcceptableView {
+            Err(ApiError::NotAcceptableView {
                 view: "PartialObjectMetadata",
                 found: format!("a list ({go})"),
             })
@@ -383,7 +384,7 @@ fn whole_list(
     form: ResponseFormat,
     meta: &str,
     page: ListPage,
-) -> Result<http::Response<Body>, RegistryError> {
+) -> Result<http::Response<Body>, ApiError> {
     let row = &store.row;
     let head = format!(
         "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{meta},\"items\":[",
@@ -411,11 +412,11 @@ fn protobuf_list(
     store: &Store,
     form: ResponseFormat,
     page: ListPage,
-) -> Result<http::Response<Body>, RegistryError> {
+) -> Result<http::Response<Body>, ApiError> {
     let row = &store.row;
     let (schema, ty) = machinery_api::schema_for(&row.gvk.group, &row.gvk.version, &row.list_kind)
         .ok_or_else(|| {
-            RegistryError::NotAcceptable(vec![
+            ApiError::NotAcceptable(vec![
                 Format::Json.media_type().into(),
                 Format::Yaml.media_type().into(),
             ])

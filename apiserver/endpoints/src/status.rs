@@ -1,6 +1,7 @@
 //! The only maker of `Status` answers, in upstream's reasons and words.
 
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::negotiation::{ErrorForm, Format};
 use apiserver_registry::RegistryError;
 use apiserver_registry::error::{Cause, DeniedDetails};
@@ -135,8 +136,44 @@ impl Status {
     }
 }
 
+/// An error that has a `Status` (upstream's interface of that name).
+pub trait ApiStatus {
+    fn status(&self) -> Status;
+}
+
 /// The `Status` of an error.
-pub fn of(error: &RegistryError) -> Status {
+pub fn of(error: &impl ApiStatus) -> Status {
+    error.status()
+}
+
+impl ApiStatus for ApiError {
+    fn status(&self) -> Status {
+        let empty = Some(Details::default());
+        match self {
+            Self::Registry(error) => error.status(),
+            Self::MethodNotAllowed => Status::failure(405, "MethodNotAllowed", self.to_string(), empty),
+            Self::NotAcceptable(_) | Self::NotAcceptableView { .. } => {
+                Status::failure(406, "NotAcceptable", self.to_string(), None)
+            }
+            Self::NoRepresentation(_) => Status::failure(406, "NotAcceptable", self.to_string(), empty),
+            Self::NoConsumer => Status::failure(415, "UnsupportedMediaType", self.to_string(), empty),
+            Self::UnsupportedMediaType(_) => {
+                Status::failure(415, "UnsupportedMediaType", self.to_string(), None)
+            }
+            Self::Unauthorized(message) => Status::failure(401, "Unauthorized", message, None),
+            Self::SlowBody => Status::failure(408, "Timeout", self.to_string(), None),
+            Self::Answered { code, resource, name } => answered(*code, resource, name),
+        }
+    }
+}
+
+impl ApiStatus for RegistryError {
+    fn status(&self) -> Status {
+        of_registry(self)
+    }
+}
+
+fn of_registry(error: &RegistryError) -> Status {
     use RegistryError as E;
     match error {
         E::NotFound { resource, name } => Status::failure(
@@ -196,25 +233,6 @@ pub fn of(error: &RegistryError) -> Status {
             message,
             fresh_continue,
         } => expired(message, fresh_continue.clone()),
-        E::MethodNotAllowed => Status::failure(
-            405,
-            "MethodNotAllowed",
-            error.to_string(),
-            Some(Details::default()),
-        ),
-        E::NotAcceptable(_) | E::NotAcceptableView { .. } => {
-            Status::failure(406, "NotAcceptable", error.to_string(), None)
-        }
-        E::NoRepresentation(_) => {
-            Status::failure(406, "NotAcceptable", error.to_string(), Some(Details::default()))
-        }
-        E::NoConsumer => Status::failure(
-            415,
-            "UnsupportedMediaType",
-            error.to_string(),
-            Some(Details::default()),
-        ),
-        E::UnsupportedMediaType(_) => Status::failure(415, "UnsupportedMediaType", error.to_string(), None),
         E::TooLarge(limit) => Status::failure(
             413,
             "RequestEntityTooLarge",
@@ -260,7 +278,6 @@ pub fn of(error: &RegistryError) -> Status {
             }),
         ),
         E::Unavailable(message) => Status::failure(503, "ServiceUnavailable", message, None),
-        E::Unauthorized(message) => Status::failure(401, "Unauthorized", message, None),
         E::TooLargePatch(message) => Status::failure(
             413,
             "RequestEntityTooLarge",
@@ -280,7 +297,6 @@ pub fn of(error: &RegistryError) -> Status {
             Some(Details::of(resource, "list").causes(causes)),
         ),
         E::Unclassified(message) => Status::failure(500, "", message, None),
-        E::Answered { code, resource, name } => answered(*code, resource, name),
         E::Denied(given) => Status {
             reason: Cow::Owned(given.reason.clone()),
             ..Status::failure(
@@ -290,7 +306,6 @@ pub fn of(error: &RegistryError) -> Status {
                 given.details.as_ref().map(denied_details),
             )
         },
-        E::SlowBody => Status::failure(408, "Timeout", error.to_string(), None),
     }
 }
 
@@ -431,8 +446,8 @@ fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
 
 /// The whole answer to an error, in the form [`negotiation::of_errors`](crate::negotiation::of_errors) found. The
 /// [`Status`] is among its extensions, for the audit log.
-pub fn response(error: &RegistryError, form: ErrorForm) -> http::Response<Body> {
-    let status = of(error);
+pub fn response(error: &impl ApiStatus, form: ErrorForm) -> http::Response<Body> {
+    let status = error.status();
     let seconds = status
         .details
         .as_ref()

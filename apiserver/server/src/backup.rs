@@ -6,7 +6,7 @@
 use crate::exchange::{RequestExchange, Response};
 use crate::filters::refuse_request;
 use crate::state::ServerState;
-use apiserver_endpoints::{Body, FrameSource, ReadingPace, paced};
+use apiserver_endpoints::{ApiError, Body, FrameSource, ReadingPace, paced};
 use apiserver_registry::RegistryError;
 use apiserver_storage::{Backup, StorageError};
 use bytes::Bytes;
@@ -29,24 +29,25 @@ impl FrameSource for Pieces {
 }
 
 pub(crate) fn answer(core: &ServerState, exchange: &RequestExchange) -> Response {
-    let refused = |error: &RegistryError| refuse_request(exchange, error);
+    let refused = |error: ApiError| refuse_request(exchange, &error);
     if *exchange.request.method() != Method::GET {
-        return refused(&RegistryError::MethodNotAllowed);
+        return refused(ApiError::MethodNotAllowed);
     }
     let backup = match core.registry.stored().backup() {
         Ok(Some(backup)) => backup,
         Ok(None) => {
             let why = "objects are stored in etcd: make a snapshot of it with etcdctl";
-            return refused(&RegistryError::BadRequest(why.to_owned()));
+            return refused(RegistryError::BadRequest(why.to_owned()).into());
         }
         Err(error @ StorageError::Busy) => {
-            return refused(&RegistryError::TooManyRequests {
+            let busy = RegistryError::TooManyRequests {
                 message: error.to_string(),
                 seconds: RETRY_SECONDS,
                 causes: Vec::new(),
-            });
+            };
+            return refused(busy.into());
         }
-        Err(error) => return refused(&RegistryError::Internal(error.to_string())),
+        Err(error) => return refused(RegistryError::Internal(error.to_string()).into()),
     };
     tracing::info!(revision = %backup.revision(), objects = backup.objects(), "a backup is being read");
     let revision = HeaderValue::from(backup.revision().0);

@@ -2,8 +2,7 @@
 //! the objects of `config.k8s.io/v1beta1`.
 
 use crate::state::ServerState;
-use apiserver_endpoints::{Body, yaml};
-use apiserver_registry::RegistryError;
+use apiserver_endpoints::{ApiError, Body, yaml};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response};
 use machinery_meta::debug_page::{Form, GROUP, Process, VERSION, flags_text};
@@ -20,7 +19,7 @@ pub(crate) fn answer(
     core: &ServerState,
     path: &str,
     headers: &HeaderMap,
-) -> Option<Result<Response<Body>, RegistryError>> {
+) -> Option<Result<Response<Body>, ApiError>> {
     let page = match path {
         "/statusz" if core.config.feature_gates.is_enabled("ComponentStatusz") => "Statusz",
         "/flagz" if core.config.feature_gates.is_enabled("ComponentFlagz") => "Flagz",
@@ -42,13 +41,13 @@ pub(crate) fn object_version(path: &str, headers: &HeaderMap) -> (&'static str, 
 }
 
 /// The first form in the order of the client that there is.
-fn form(headers: &HeaderMap, page: &str) -> Result<Form, RegistryError> {
+fn form(headers: &HeaderMap, page: &str) -> Result<Form, ApiError> {
     let accepted = headers
         .get(ACCEPT)
         .map(|value| String::from_utf8_lossy(value.as_bytes()));
     let accepted = accepted.unwrap_or_default();
     Form::of(&accepted, page)
-        .ok_or_else(|| RegistryError::NotAcceptable(Form::OFFERED.map(str::to_owned).to_vec()))
+        .ok_or_else(|| ApiError::NotAcceptable(Form::OFFERED.map(str::to_owned).to_vec()))
 }
 
 fn statusz(core: &ServerState, form: Form) -> Response<Body> {

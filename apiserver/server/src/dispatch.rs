@@ -7,7 +7,7 @@ use crate::filters::refuse_request;
 use crate::flow_control::dump;
 use crate::health;
 use crate::state::ServerState;
-use apiserver_endpoints::{Body, Query};
+use apiserver_endpoints::{ApiError, Body, Query};
 use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
 use http::HeaderValue;
@@ -106,7 +106,7 @@ impl ServerState {
         }
         if let Some(response) = self.openid.answer(path) {
             let is_read = *exchange.request.method() == http::Method::GET;
-            let refused = || refuse_request(exchange, &RegistryError::MethodNotAllowed);
+            let refused = || refuse_request(exchange, &ApiError::MethodNotAllowed);
             return Some(if is_read { response } else { refused() });
         }
         health::answer(self, path, query).await

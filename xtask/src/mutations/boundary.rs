@@ -100,7 +100,7 @@ pub(super) const SUITES: &[Suite] = &[
             Mutation {
                 name: "a namespace has nodes below it",
                 file: "endpoints/src/handlers/mod.rs",
-                from: "Scope::Namespace(_) => Err(RegistryError::NoSuchResource),",
+                from: "Scope::Namespace(_) => Err(RegistryError::NoSuchResource.into()),",
                 to: "Scope::Namespace(_) => Ok(()),",
                 proof: &["--test", "tenants", "namespace_address_does_not_nest"],
             },

@@ -8,6 +8,7 @@ mod legacy;
 mod merged;
 
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::handlers::{Inner, small_form};
 use crate::indented::indented;
 use crate::negotiation::{Format, ResponseFormat};
@@ -45,7 +46,7 @@ pub(crate) fn answer(
     inner: &Inner,
     path: &str,
     request: &Request<Body>,
-) -> Result<Option<Response<Body>>, RegistryError> {
+) -> Result<Option<Response<Body>>, ApiError> {
     let rows = inner.registry.served();
     let extensions = inner.hooks.extensions();
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
@@ -56,7 +57,7 @@ pub(crate) fn answer(
         _ => false,
     };
     if is_read_only && *request.method() != Method::GET {
-        return Err(RegistryError::MethodNotAllowed);
+        return Err(ApiError::MethodNotAllowed);
     }
     if let (["api" | "apis"], Some(version)) = (parts.as_slice(), aggregated::wanted(request)) {
         return Ok(Some(aggregated_answer(
@@ -74,7 +75,7 @@ pub(crate) fn answer(
         ["apis", group] if !group.is_empty() => legacy::group(&merged::groups(&rows, &extensions), group),
         // Of a group of its own upstream says that a version is missing.
         ["apis", group, version] => match legacy::resources(&rows, group, version) {
-            None if rows.is_built_in_group(group) => return Err(RegistryError::NoSuchResource),
+            None if rows.is_built_in_group(group) => return Err(RegistryError::NoSuchResource.into()),
             found => found,
         },
         _ => None,

@@ -4,6 +4,7 @@ use super::write::{status_answer, sub_body};
 use super::{Call, Endpoints};
 use crate::bodies::{self, Expected};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::{params, status};
 use apiserver_registry::options::{Preconditions, UpdateOptions};
 use apiserver_registry::{
@@ -25,7 +26,7 @@ struct Binding {
     now: Timestamp,
 }
 
-pub(super) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
+pub(super) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Body>, ApiError> {
     let showing = call.negotiate_object()?;
     let options = params::create(&call.query)?;
     let mut object = if call.row().gvk.kind == "Binding" {
@@ -57,7 +58,7 @@ pub(super) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
         .await?;
     if name != metadata::name(&object) {
         let detail = "name in URL does not match name in Binding object";
-        return Err(RegistryError::BadRequest(detail.into()));
+        return Err(RegistryError::BadRequest(detail.into()).into());
     }
     check_binding(&object)?;
     let admitted = mutated.validate(&call.ctx, &object, None).await?;

@@ -3,20 +3,17 @@
 use super::write::delete_options;
 use super::{Call, Endpoints};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::{params, respond};
-use apiserver_registry::RegistryError;
 use http::Response;
 
-pub(crate) async fn delete_collection(
-    this: Endpoints,
-    mut call: Call,
-) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn delete_collection(this: Endpoints, mut call: Call) -> Result<Response<Body>, ApiError> {
     let showing = call.response_options()?;
     let select = params::list(&call.query, "")?;
     super::read::check_fields(call.row(), &select.predicate.fields)?;
     let options = delete_options(&mut call).await?;
     if options.unreadable {
-        return Err(params::unreadable_collection());
+        return Err(params::unreadable_collection().into());
     }
     for warning in call.row().strategy.delete_warnings(&options) {
         call.ctx.warnings.add(warning);

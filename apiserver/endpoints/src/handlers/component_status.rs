@@ -3,6 +3,7 @@
 
 use super::{Call, read};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::hooks::{Component, Hooks};
 use crate::{params, respond};
 use apiserver_registry::{Entry, ListPage, RegistryError, Store};
@@ -12,7 +13,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// get and list; nothing else is there.
-pub(super) async fn answer(call: &Call, hooks: &dyn Hooks) -> Result<Response<Body>, RegistryError> {
+pub(super) async fn answer(call: &Call, hooks: &dyn Hooks) -> Result<Response<Body>, ApiError> {
     let showing = call.response_options()?;
     let components = hooks.components().await;
     let mut entries = Vec::with_capacity(components.len());

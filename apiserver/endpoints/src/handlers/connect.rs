@@ -5,6 +5,7 @@
 
 use super::{Call, Endpoints};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::hooks::ConnectRequest;
 use crate::request_info::RequestInfo;
 use apiserver_registry::{Operation, RegistryError, Subresource, Verb};
@@ -17,12 +18,12 @@ pub(super) async fn connect(
     this: Endpoints,
     call: Call,
     sub: &Subresource,
-) -> Result<Response<Body>, RegistryError> {
+) -> Result<Response<Body>, ApiError> {
     if !connects(sub, &call.info, call.request.method()) {
-        return Err(RegistryError::MethodNotAllowed);
+        return Err(ApiError::MethodNotAllowed);
     }
     if call.query.all("dryRun").next().is_some() {
-        return Err(RegistryError::BadRequest("dryRun is not supported".into()));
+        return Err(RegistryError::BadRequest("dryRun is not supported".into()).into());
     }
     let mut options = options(&call, sub)?;
     let asked = options.str_at(&["path"]).to_owned();
@@ -47,13 +48,9 @@ pub(super) async fn connect(
 }
 
 /// `log` is read; admission is not asked about reads.
-pub(super) async fn log(
-    this: Endpoints,
-    call: Call,
-    sub: &Subresource,
-) -> Result<Response<Body>, RegistryError> {
+pub(super) async fn log(this: Endpoints, call: Call, sub: &Subresource) -> Result<Response<Body>, ApiError> {
     if !connects(sub, &call.info, call.request.method()) {
-        return Err(RegistryError::MethodNotAllowed);
+        return Err(ApiError::MethodNotAllowed);
     }
     let request = ConnectRequest {
         info: &call.info,

@@ -1,10 +1,12 @@
 //! Events of a watch in the negotiated form.
 
+use crate::error::ApiError;
 use crate::framing::ObjectFrame;
 use crate::negotiation::{Format, Representation};
 use crate::respond::{self, ResponseOptions};
-use crate::{status, table};
-use apiserver_registry::{Entry, RegistryError, Store, WatchEvent};
+use crate::status::ApiStatus;
+use crate::table;
+use apiserver_registry::{Entry, Store, WatchEvent};
 use bytes::{BufMut, Bytes, BytesMut};
 use machinery_meta::{Revision, SharedEvent, SharedEvents, SharedObject};
 use machinery_schema::{Tree, encode_json};
@@ -52,7 +54,7 @@ impl EventWriter {
         event: &WatchEvent,
         out: &mut BytesMut,
         rest: &mut VecDeque<Bytes>,
-    ) -> Result<(), RegistryError> {
+    ) -> Result<(), ApiError> {
         let (kind, entry, revision) = match event {
             WatchEvent::Added(entry) => ("ADDED", entry, entry.revision),
             WatchEvent::Modified(entry) => ("MODIFIED", entry, entry.revision),
@@ -152,7 +154,7 @@ impl EventWriter {
         entry: &Entry,
         revision: Revision,
         out: &mut BytesMut,
-    ) -> Result<(), RegistryError> {
+    ) -> Result<(), ApiError> {
         let form = self.showing.form;
         if let Representation::Metadata { beta } = form.view {
             return self.metadata(kind, table::partial_metadata(&entry.record, revision, beta), out);
@@ -163,7 +165,7 @@ impl EventWriter {
     }
 
     /// An event about metadata alone, in the format of the watch.
-    fn metadata(&self, kind: &str, json: Vec<u8>, out: &mut BytesMut) -> Result<(), RegistryError> {
+    fn metadata(&self, kind: &str, json: Vec<u8>, out: &mut BytesMut) -> Result<(), ApiError> {
         if self.showing.form.format == Format::Protobuf {
             return crate::protobuf::watch_event(kind, &respond::metadata_tree(&json)?, out);
         }
@@ -171,7 +173,7 @@ impl EventWriter {
         Ok(())
     }
 
-    fn tree(&mut self, kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), RegistryError> {
+    fn tree(&mut self, kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), ApiError> {
         let json = match self.showing.form.view {
             Representation::Metadata { beta } => {
                 return self.metadata(kind, respond::metadata_of(object, beta), out);
@@ -214,8 +216,8 @@ impl EventWriter {
         object
     }
 
-    pub(super) fn fail(&self, error: &RegistryError, out: &mut BytesMut) {
-        let json = status::of(error).to_json();
+    pub(super) fn fail(&self, error: &impl ApiStatus, out: &mut BytesMut) {
+        let json = error.status().to_json();
         if self.showing.form.format == Format::Protobuf {
             crate::protobuf::watch_error(&json, out);
         } else {

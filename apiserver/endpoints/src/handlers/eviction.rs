@@ -4,6 +4,7 @@ use super::disruption_budget::{self, Verdict};
 use super::write::{status_answer, sub_body};
 use super::{Call, Endpoints};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::params::RawDeleteOptions;
 use crate::request_info::Query;
 use crate::{params, status};
@@ -37,7 +38,7 @@ enum UnbudgetedEviction {
     Guarded(Tree),
 }
 
-pub(super) async fn evict(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
+pub(super) async fn evict(this: Endpoints, mut call: Call) -> Result<Response<Body>, ApiError> {
     let showing = call.negotiate_object()?;
     let options = params::create(&call.query)?;
     let mut object = sub_body(&mut call, options.field_validation, |_| {}).await?;

@@ -25,6 +25,7 @@ mod write;
 pub use routed::is_routed;
 
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::hooks::Hooks;
 use crate::list_memory::ListMemory;
 use crate::negotiation::{self, Representation, ResponseFormat, SupportedFormats};
@@ -112,19 +113,19 @@ impl Call {
     }
 
     /// The form of the answer, negotiated before anything is done.
-    pub(crate) fn response_options(&self) -> Result<ResponseOptions, RegistryError> {
+    pub(crate) fn response_options(&self) -> Result<ResponseOptions, ApiError> {
         self.response_options_of(self.offer())
     }
 
     /// The same for answers that have no rows and no metadata to show: reviews.
-    pub(crate) fn negotiate_without_views(&self) -> Result<ResponseOptions, RegistryError> {
+    pub(crate) fn negotiate_without_views(&self) -> Result<ResponseOptions, ApiError> {
         self.response_options_of(SupportedFormats {
             views: false,
             ..self.offer()
         })
     }
 
-    fn response_options_of(&self, offer: SupportedFormats) -> Result<ResponseOptions, RegistryError> {
+    fn response_options_of(&self, offer: SupportedFormats) -> Result<ResponseOptions, ApiError> {
         let mut form = negotiation::accept(self.request.headers(), offer)?;
         form.pretty = negotiation::wants_pretty(&self.query, self.request.headers());
         Ok(ResponseOptions {
@@ -135,7 +136,7 @@ impl Call {
     }
 
     /// The form of an answer that is always the object itself.
-    pub(crate) fn negotiate_object(&self) -> Result<ResponseOptions, RegistryError> {
+    pub(crate) fn negotiate_object(&self) -> Result<ResponseOptions, ApiError> {
         let mut showing = self.response_options()?;
         showing.form.view = Representation::Object;
         Ok(showing)
@@ -208,7 +209,7 @@ impl Endpoints {
         ctx: RequestContext,
         info: RequestInfo,
         request: Request<Body>,
-    ) -> Result<Response<Body>, RegistryError> {
+    ) -> Result<Response<Body>, ApiError> {
         if info.path.starts_with("//") {
             return Ok(not_found_page());
         }
@@ -224,19 +225,21 @@ impl Endpoints {
         let registry = &self.0.registry;
         let Some(store) = registry.served_store(group, version, &info.resource) else {
             if registry.served().is_built_in_group(group) {
-                return Err(RegistryError::NoSuchResource);
+                return Err(RegistryError::NoSuchResource.into());
             }
             return Ok(not_found_page());
         };
         match check_scope(&store.row, &info) {
             // Upstream looks for custom kinds last, behind all that says more than a page.
-            Err(RegistryError::NoSuchResource) if store.row.custom => return Ok(not_found_page()),
+            Err(ApiError::Registry(RegistryError::NoSuchResource)) if store.row.custom => {
+                return Ok(not_found_page());
+            }
             checked => checked?,
         }
         let store = store.read_by(&ctx.user, &ctx.namespace);
         // `/watch/` in an address is a way to get.
         if info.verb == "watch" && *request.method() != Method::GET {
-            return Err(RegistryError::MethodNotAllowed);
+            return Err(ApiError::MethodNotAllowed);
         }
         if let Some(warning) = &store.row.deprecation_warning {
             ctx.warnings.add(warning.as_str());
@@ -253,11 +256,7 @@ impl Endpoints {
         .await
     }
 
-    fn non_resource(
-        &self,
-        info: &RequestInfo,
-        request: &Request<Body>,
-    ) -> Result<openapi::Answer, RegistryError> {
+    fn non_resource(&self, info: &RequestInfo, request: &Request<Body>) -> Result<openapi::Answer, ApiError> {
         let path = info.path.trim_end_matches('/');
         if let Some(found) = openapi::answer(&self.0, path, request)? {
             return Ok(found);
@@ -266,20 +265,20 @@ impl Endpoints {
         Ok(openapi::Answer::Ready(found.unwrap_or_else(not_found_page)))
     }
 
-    async fn dispatch(self, call: Call) -> Result<Response<Body>, RegistryError> {
+    async fn dispatch(self, call: Call) -> Result<Response<Body>, ApiError> {
         if !call.info.subresource.is_empty() {
             return self.dispatch_subresource(call).await;
         }
         let row = call.row();
         // Upstream's router knows no HEAD and no create under a name; custom kinds pass it by.
         if *call.request.method() == Method::HEAD && !(row.custom && call.info.verb != "watch") {
-            return Err(RegistryError::MethodNotAllowed);
+            return Err(ApiError::MethodNotAllowed);
         }
         if !row.has_store {
             return self.dispatch_virtual(call).await;
         }
         let Some(verb) = Verb::parse(&call.info.verb).filter(|verb| row.verbs.has(*verb)) else {
-            return Err(RegistryError::MethodNotAllowed);
+            return Err(ApiError::MethodNotAllowed);
         };
         // What changes something is boxed: a read need not carry its state.
         match verb {
@@ -287,9 +286,9 @@ impl Endpoints {
             Verb::List => read::list(&call, &self.0).await,
             Verb::Watch => watch::watch(call, &self.0).await,
             // A create names no object, everything else does.
-            Verb::Create if !call.info.name.is_empty() && !row.custom => Err(RegistryError::MethodNotAllowed),
+            Verb::Create if !call.info.name.is_empty() && !row.custom => Err(ApiError::MethodNotAllowed),
             Verb::Create => Box::pin(write::create(self, call)).await,
-            Verb::Update | Verb::Patch if call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),
+            Verb::Update | Verb::Patch if call.info.name.is_empty() => Err(ApiError::MethodNotAllowed),
             Verb::Update => Box::pin(write::update(self, call)).await,
             Verb::Patch => Box::pin(write::patch(self, call)).await,
             Verb::Delete => Box::pin(write::delete(self, call)).await,
@@ -297,14 +296,14 @@ impl Endpoints {
         }
     }
 
-    async fn dispatch_subresource(self, call: Call) -> Result<Response<Body>, RegistryError> {
+    async fn dispatch_subresource(self, call: Call) -> Result<Response<Body>, ApiError> {
         let row = call.row();
         let Some(sub) = row.subresource(&call.info.subresource).cloned() else {
-            return Err(if row.custom {
-                RegistryError::not_found(&row.group_resource(), &call.info.name)
-            } else {
-                RegistryError::NoSuchResource
-            });
+            let missing = match row.custom {
+                true => RegistryError::not_found(&row.group_resource(), &call.info.name),
+                false => RegistryError::NoSuchResource,
+            };
+            return Err(missing.into());
         };
         match sub.role {
             SubresourceRole::Connect => return Box::pin(connect::connect(self, call, &sub)).await,
@@ -312,10 +311,10 @@ impl Endpoints {
             _ => {}
         }
         if call.info.parts.len() > 3 {
-            return Err(RegistryError::NoSuchResource);
+            return Err(RegistryError::NoSuchResource.into());
         }
         let Some(verb) = Verb::parse(&call.info.verb).filter(|verb| sub.verbs.has(*verb)) else {
-            return Err(RegistryError::MethodNotAllowed);
+            return Err(ApiError::MethodNotAllowed);
         };
         match (sub.role, verb) {
             (SubresourceRole::Scale(paths), Verb::Get) => scale::get(&call, &paths).await,
@@ -332,12 +331,12 @@ impl Endpoints {
             (SubresourceRole::Binding, Verb::Create) => Box::pin(binding::bind(self, call)).await,
             (SubresourceRole::Eviction, Verb::Create) => Box::pin(eviction::evict(self, call)).await,
             (SubresourceRole::Token, Verb::Create) => Box::pin(token::token(self, call)).await,
-            _ => Err(RegistryError::MethodNotAllowed),
+            _ => Err(ApiError::MethodNotAllowed),
         }
     }
 
     /// Kinds that nothing stores: reviews, `bindings`, and those that can be read, `componentstatuses` and metrics.
-    async fn dispatch_virtual(self, call: Call) -> Result<Response<Body>, RegistryError> {
+    async fn dispatch_virtual(self, call: Call) -> Result<Response<Body>, ApiError> {
         let row = call.row();
         let verb = Verb::parse(&call.info.verb).filter(|verb| row.verbs.has(*verb));
         if let Some(Verb::Get | Verb::List) = verb {
@@ -348,10 +347,10 @@ impl Endpoints {
         }
         // Nothing is stored that a name could be of.
         if call.info.parts.len() > 1 && !row.verbs.has(Verb::Get) {
-            return Err(RegistryError::NoSuchResource);
+            return Err(RegistryError::NoSuchResource.into());
         }
         if verb != Some(Verb::Create) {
-            return Err(RegistryError::MethodNotAllowed);
+            return Err(ApiError::MethodNotAllowed);
         }
         if call.row().gvk.kind == "Binding" {
             return Box::pin(binding::bind(self, call)).await;
@@ -361,11 +360,11 @@ impl Endpoints {
 }
 
 /// Namespaced kinds have their objects below a namespace, others do not; only lists and watches span all namespaces.
-fn check_scope(row: &ResourceRow, info: &RequestInfo) -> Result<(), RegistryError> {
+fn check_scope(row: &ResourceRow, info: &RequestInfo) -> Result<(), ApiError> {
     if !row.namespaced {
         return match info.scope {
             Scope::Cluster => Ok(()),
-            Scope::Namespace(_) => Err(RegistryError::NoSuchResource),
+            Scope::Namespace(_) => Err(RegistryError::NoSuchResource.into()),
         };
     }
     if info.scope != Scope::Cluster {
@@ -376,10 +375,10 @@ fn check_scope(row: &ResourceRow, info: &RequestInfo) -> Result<(), RegistryErro
         "list" | "watch" if info.parts.len() == 1 => Ok(()),
         // An empty segment stands where the namespace should.
         _ if info.path.contains("/namespaces//") => {
-            Err(RegistryError::BadRequest("Namespace parameter required.".into()))
+            Err(RegistryError::BadRequest("Namespace parameter required.".into()).into())
         }
-        _ if info.parts.len() == 1 && row.has_store => Err(RegistryError::MethodNotAllowed),
-        _ => Err(RegistryError::NoSuchResource),
+        _ if info.parts.len() == 1 && row.has_store => Err(ApiError::MethodNotAllowed),
+        _ => Err(RegistryError::NoSuchResource.into()),
     }
 }
 
@@ -394,7 +393,7 @@ pub(crate) fn not_found_page() -> Response<Body> {
 }
 
 /// The form discovery and other small answers take.
-pub(crate) fn small_form(request: &Request<Body>) -> Result<ResponseFormat, RegistryError> {
+pub(crate) fn small_form(request: &Request<Body>) -> Result<ResponseFormat, ApiError> {
     let mut form = negotiation::accept(
         request.headers(),
         SupportedFormats {

@@ -2,13 +2,14 @@
 
 use super::{Call, Inner};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::{params, respond};
 use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::{RegistryError, ResourceRow};
 use http::{Response, StatusCode};
 use machinery_meta::field_selector::FieldSelector;
 
-pub(crate) async fn get(call: &Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn get(call: &Call, endpoints: &Inner) -> Result<Response<Body>, ApiError> {
     let showing = call.response_options()?;
     let revision = params::get(&call.query)?;
     let entry = call
@@ -27,7 +28,7 @@ pub(crate) async fn get(call: &Call, endpoints: &Inner) -> Result<Response<Body>
     Ok(room.with(answer()?))
 }
 
-pub(crate) async fn list(call: &Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn list(call: &Call, endpoints: &Inner) -> Result<Response<Body>, ApiError> {
     let showing = call.response_options()?;
     let options = params::list(&call.query, "")?;
     check_fields(call.row(), &options.predicate.fields)?;

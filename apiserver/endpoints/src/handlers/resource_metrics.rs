@@ -7,6 +7,7 @@
 
 use super::{Call, Inner, read};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::list_memory::Admitted;
 use crate::negotiation::{Format, Representation};
 use crate::respond::{self, ResponseOptions};
@@ -34,7 +35,7 @@ const COPIES: usize = 2;
 pub(super) const GROUP: &str = "metrics.k8s.io";
 
 /// get and list; nothing else is there.
-pub(super) async fn answer(call: &Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
+pub(super) async fn answer(call: &Call, endpoints: &Inner) -> Result<Response<Body>, ApiError> {
     let showing = call.response_options()?;
     let source = endpoints.registry.store("", "v1", &call.row().plural);
     let source = source.ok_or(RegistryError::NoSuchResource)?;
@@ -72,7 +73,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    async fn one(&self, source: &Store, showing: ResponseOptions) -> Result<Response<Body>, RegistryError> {
+    async fn one(&self, source: &Store, showing: ResponseOptions) -> Result<Response<Body>, ApiError> {
         let (scope, name) = (&self.call.info.scope, &self.call.info.name);
         let entry = source.get(scope, name, RevisionMatch::Any).await?;
         let row = self.call.row();
@@ -90,7 +91,7 @@ impl Maker<'_> {
                     "nodemetrics"
                 },
             );
-            return Err(RegistryError::not_found(&resource, &name));
+            return Err(RegistryError::not_found(&resource, &name).into());
         };
         let object = self.tree(&row.gvk.kind, &text)?;
         respond::tree_answer(&self.columns(true), showing, StatusCode::OK, &object)
@@ -101,7 +102,7 @@ impl Maker<'_> {
         showing: ResponseOptions,
         texts: &[String],
         room: Admitted,
-    ) -> Result<Response<Body>, RegistryError> {
+    ) -> Result<Response<Body>, ApiError> {
         let (row, form) = (self.call.row(), showing.form);
         let head = |kind: &str, version: &str| {
             format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{{}},"items":["#)
@@ -118,7 +119,7 @@ impl Maker<'_> {
                     respond::json_text(StatusCode::OK, form, whole.into_bytes())
                 }
             }
-            Representation::Metadata { .. } => Err(RegistryError::NotAcceptableView {
+            Representation::Metadata { .. } => Err(ApiError::NotAcceptableView {
                 view: "PartialObjectMetadata",
                 found: format!("a list (*metrics.{})", row.list_kind),
             }),

@@ -3,12 +3,13 @@
 use super::write::body_object;
 use super::{Call, Endpoints};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::{params, respond};
 use apiserver_registry::{ObjectPart, Operation, RegistryError, managed_fields, metadata};
 use http::{Response, StatusCode};
 use machinery_schema::Tree;
 
-pub(super) async fn review(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
+pub(super) async fn review(this: Endpoints, mut call: Call) -> Result<Response<Body>, ApiError> {
     let showing = call.negotiate_without_views()?;
     let options = params::create(&call.query)?;
     let mut object = body_object(&mut call, options.field_validation).await?;

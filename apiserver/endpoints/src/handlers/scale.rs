@@ -3,6 +3,7 @@
 use super::{Call, Endpoints, apply, write};
 use crate::bodies::{self, Expected};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::negotiation::{self, PatchType, SupportedFormats};
 use crate::respond::{self, ResponseOptions};
 use crate::{params, patch_errors};
@@ -97,7 +98,7 @@ fn selector_text(selector: Ref<'_>) -> String {
     parsed.to_string()
 }
 
-pub(crate) async fn get(call: &Call, paths: &ScalePaths) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn get(call: &Call, paths: &ScalePaths) -> Result<Response<Body>, ApiError> {
     let showing = call.response_options()?;
     let entry = call
         .store
@@ -107,7 +108,7 @@ pub(crate) async fn get(call: &Call, paths: &ScalePaths) -> Result<Response<Body
     answer(showing, &scale_of(&object, paths)?)
 }
 
-fn answer(showing: ResponseOptions, scale: &Tree) -> Result<Response<Body>, RegistryError> {
+fn answer(showing: ResponseOptions, scale: &Tree) -> Result<Response<Body>, ApiError> {
     respond::tree_answer(&columns::scale(), showing, StatusCode::OK, scale)
 }
 
@@ -138,7 +139,7 @@ pub(crate) async fn change(
     this: Endpoints,
     mut call: Call,
     paths: ScalePaths,
-) -> Result<Response<Body>, RegistryError> {
+) -> Result<Response<Body>, ApiError> {
     let showing = call.response_options()?;
     let (wanted, options) = if *call.request.method() == Method::PATCH {
         patch(&mut call).await?
@@ -163,7 +164,7 @@ pub(crate) async fn change(
     answer(showing, &scale_of(&object, &paths)?)
 }
 
-async fn patch(call: &mut Call) -> Result<(Wanted, UpdateOptions), RegistryError> {
+async fn patch(call: &mut Call) -> Result<(Wanted, UpdateOptions), ApiError> {
     let kind = negotiation::patch(call.request.headers(), call.row().custom)?;
     let options = params::patch(&call.query, matches!(kind, PatchType::Apply(_)))?;
     let bytes = bodies::read(std::mem::take(call.request.body_mut())).await?;
@@ -190,7 +191,7 @@ fn expected() -> Result<Expected<'static>, RegistryError> {
     })
 }
 
-async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
+async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, ApiError> {
     let bytes = bodies::read(std::mem::take(call.request.body_mut())).await?;
     bodies::decode(
         &call.ctx,

@@ -3,6 +3,7 @@
 use super::write::sub_body;
 use super::{Call, Endpoints};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::request_info::RequestInfo;
 use crate::{params, respond};
 use apiserver_registry::managed_fields::Subject;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 /// Lifetime of a token whose request names none (upstream's default of TokenRequests).
 const DEFAULT_EXPIRATION_SECONDS: i64 = 3_600;
 
-pub(super) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
+pub(super) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Body>, ApiError> {
     let showing = call.negotiate_object()?;
     let options = params::create(&call.query)?;
     let mut object = sub_body(&mut call, options.field_validation, defaults).await?;

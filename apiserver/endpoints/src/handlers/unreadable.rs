@@ -3,6 +3,7 @@
 use super::write::status_answer;
 use super::{Call, Endpoints};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::respond::ResponseOptions;
 use crate::status::{Details, Status};
 use apiserver_registry::RegistryError;
@@ -26,13 +27,13 @@ pub(super) async fn delete(
     call: &Call,
     showing: ResponseOptions,
     dry_run: bool,
-) -> Result<Response<Body>, RegistryError> {
+) -> Result<Response<Body>, ApiError> {
     call.ctx.audit.add(ANNOTATION, "");
     let row = call.row();
     if NOT_OFFERED.contains(&(&*row.gvk.group, &*row.plural)) {
         let why =
             "no unsafe deleter provided, can not honor ignoreStoreReadErrorWithClusterBreakingPotential";
-        return Err(RegistryError::Internal(why.to_owned()));
+        return Err(RegistryError::Internal(why.to_owned()).into());
     }
     authorize(this, call).await?;
     let (scope, name) = (&call.info.scope, call.info.name.as_str());

@@ -5,12 +5,13 @@ use super::read::check_fields;
 use super::watch_throttle::WatchThrottle;
 use super::{Call, Inner};
 use crate::body::{Body, BodyError};
+use crate::error::ApiError;
 use crate::hooks::WatchEvents;
 use crate::negotiation::{Format, Representation};
 use crate::params;
 use crate::unread_memory::{HeldUnread, Holding};
 use apiserver_registry::context::LARGE_BODY_BYTES;
-use apiserver_registry::{RegistryError, WatchEvent, Watcher};
+use apiserver_registry::{WatchEvent, Watcher};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures::future::{self, BoxFuture, FutureExt};
 use futures::stream;
@@ -34,19 +35,19 @@ const ENCODED_BYTES: usize = LARGE_BODY_BYTES;
 /// Timers ring up to this late by themselves.
 const TIMER_GRAIN: Duration = Duration::from_millis(1);
 
-pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body>, ApiError> {
     let showing = call.response_options()?;
     let options = params::watch(&call.query, &call.info.name)?;
     check_fields(call.row(), &options.predicate.fields)?;
     if showing.form.format == Format::Yaml {
-        return Err(RegistryError::NotAcceptable(vec![
+        return Err(ApiError::NotAcceptable(vec![
             "application/json".into(),
             "application/json;stream=watch".into(),
             "application/vnd.kubernetes.protobuf;stream=watch".into(),
         ]));
     }
     if let Representation::MetadataList { .. } = showing.form.view {
-        return Err(RegistryError::NotAcceptableView {
+        return Err(ApiError::NotAcceptableView {
             view: "PartialObjectMetadataList",
             found: "not a list".into(),
         });

@@ -3,6 +3,7 @@
 use super::{Call, Endpoints, apply, unreadable};
 use crate::bodies::{self, Expected};
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::negotiation::{self, Format, PatchType, SupportedFormats};
 use crate::params::{self, RawDeleteOptions};
 use crate::{patch_errors, respond, status};
@@ -20,7 +21,7 @@ use machinery_meta::{SharedEvent, SharedEvents};
 use machinery_schema::{Ref, Tree, apply_defaults};
 use std::sync::Arc;
 
-pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<Body>, ApiError> {
     let showing = call.response_options()?;
     let options = params::create(&call.query)?;
     let object = body_object(&mut call, options.field_validation).await?;
@@ -40,7 +41,7 @@ async fn written_answer(
     showing: respond::ResponseOptions,
     code: StatusCode,
     (written, is_dry_run): (&Written, bool),
-) -> Result<Response<Body>, RegistryError> {
+) -> Result<Response<Body>, ApiError> {
     share(call, showing, written);
     let bytes = respond::copied_bytes(call.row(), showing.form, written);
     let answer = || respond::written(&call.store, showing, code, written);
@@ -86,13 +87,13 @@ async fn take_body(call: &mut Call) -> Result<Bytes, RegistryError> {
 }
 
 /// The object in the body, defaulted.
-pub(super) async fn body_object(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
+pub(super) async fn body_object(call: &mut Call, validation: FieldValidation) -> Result<Tree, ApiError> {
     let bytes = take_body(call).await?;
     let format = negotiation::content(call.request.headers(), call.offer())?;
     if bodies::is_heavy(format, &bytes) {
         call.ctx.heavy().await?;
     }
-    decoded(&call.ctx, call.row(), format, &bytes, validation)
+    Ok(decoded(&call.ctx, call.row(), format, &bytes, validation)?)
 }
 
 fn decoded(
@@ -121,7 +122,7 @@ fn part(call: &Call) -> ObjectPart {
     }
 }
 
-pub(crate) async fn update(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn update(this: Endpoints, mut call: Call) -> Result<Response<Body>, ApiError> {
     let showing = call.response_options()?;
     let options = params::update(&call.query, "UpdateOptions")?;
     let object = body_object(&mut call, options.field_validation).await?;
@@ -135,7 +136,7 @@ async fn write(
     change: &dyn UpdatedObject,
     options: &UpdateOptions,
     showing: respond::ResponseOptions,
-) -> Result<Response<Body>, RegistryError> {
+) -> Result<Response<Body>, ApiError> {
     let written = carry_out(this, call, part(call), change, options).await?;
     let code = if written.created() {
         warn_not_enforced(call);
@@ -182,7 +183,7 @@ struct Patch {
     namespace: String,
 }
 
-pub(crate) async fn patch(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn patch(this: Endpoints, mut call: Call) -> Result<Response<Body>, ApiError> {
     let kind = negotiation::patch(call.request.headers(), call.row().custom)?;
     let showing = call.response_options()?;
     let options = params::patch(&call.query, matches!(kind, PatchType::Apply(_)))?;
@@ -209,7 +210,7 @@ async fn apply_configuration(
     bytes: Bytes,
     options: &UpdateOptions,
     showing: respond::ResponseOptions,
-) -> Result<Response<Body>, RegistryError> {
+) -> Result<Response<Body>, ApiError> {
     let validation = options.field_validation;
     let configuration = apply::configuration(&call.ctx, &call.row().gvk, &bytes, validation).await?;
     let change = apply::Apply {
@@ -268,10 +269,10 @@ impl Patch {
 }
 
 /// Options from the body, or from the query when there is none.
-pub(super) async fn delete_options(call: &mut Call) -> Result<DeleteOptions, RegistryError> {
+pub(super) async fn delete_options(call: &mut Call) -> Result<DeleteOptions, ApiError> {
     let bytes = take_body(call).await?;
     if bytes.is_empty() {
-        return RawDeleteOptions::from_query(&call.query)?.check();
+        return Ok(RawDeleteOptions::from_query(&call.query)?.check()?);
     }
     let (schema, ty) = machinery_api::schema_for("", "v1", "DeleteOptions")
         .ok_or_else(|| RegistryError::Internal("the table has no DeleteOptions".into()))?;
@@ -282,7 +283,7 @@ pub(super) async fn delete_options(call: &mut Call) -> Result<DeleteOptions, Reg
     let tree = bodies::decode_options(format, &bytes, schema, ty)?;
     check_options_kind(&tree)?;
     record_delete_options(&call.ctx, &tree);
-    raw_delete_options(&tree).check()
+    Ok(raw_delete_options(&tree).check()?)
 }
 
 /// Kinds beside the options that upstream's scheme of options knows.
@@ -347,7 +348,7 @@ fn raw_delete_options(tree: &Tree) -> RawDeleteOptions {
     }
 }
 
-pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<Body>, ApiError> {
     let showing = call.response_options()?;
     let options = delete_options(&mut call).await?;
     if options.unreadable {
@@ -400,7 +401,7 @@ pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<B
 pub(super) fn status_answer(
     showing: respond::ResponseOptions,
     status: &status::Status,
-) -> Result<Response<Body>, RegistryError> {
+) -> Result<Response<Body>, ApiError> {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::OK);
     let (schema, ty) = machinery_api::schema_for("", "v1", "Status")
         .ok_or_else(|| RegistryError::Internal("the table has no Status".into()))?;
@@ -415,7 +416,7 @@ pub(super) async fn sub_body(
     call: &mut Call,
     validation: FieldValidation,
     defaults: fn(&mut Tree),
-) -> Result<Tree, RegistryError> {
+) -> Result<Tree, ApiError> {
     let bytes = take_body(call).await?;
     let gvk = call
         .row()

@@ -1,6 +1,7 @@
 //! Streams to kubelets, and proxied requests.
 
 use crate::body::Body;
+use crate::error::ApiError;
 use crate::request_info::RequestInfo;
 use apiserver_registry::row::{ResourceRow, Subresource};
 use apiserver_registry::{Admitted, RegistryError, RequestContext};
@@ -30,19 +31,14 @@ pub trait Connections: Send + Sync {
         _: &RequestContext,
         _: &Admitted,
         request: ConnectRequest<'_>,
-    ) -> Result<http::Response<Body>, RegistryError> {
+    ) -> Result<http::Response<Body>, ApiError> {
         let name = &request.subresource.name;
-        Err(RegistryError::Unavailable(format!(
-            "nothing connects to {name} here"
-        )))
+        let why = format!("nothing connects to {name} here");
+        Err(RegistryError::Unavailable(why).into())
     }
 
     /// Streams the log of a container from its kubelet.
-    async fn log(
-        &self,
-        _: &RequestContext,
-        _: ConnectRequest<'_>,
-    ) -> Result<http::Response<Body>, RegistryError> {
-        Err(RegistryError::Unavailable("no kubelet has logs here".into()))
+    async fn log(&self, _: &RequestContext, _: ConnectRequest<'_>) -> Result<http::Response<Body>, ApiError> {
+        Err(RegistryError::Unavailable("no kubelet has logs here".into()).into())
     }
 }

@@ -1,4 +1,5 @@
-//! Failures of verbs. Only `endpoints::status` turns these into a `Status`.
+//! Failures of verbs. Refusals that HTTP alone has (of a method, a media type) are in `endpoints::ApiError`; only
+//! `endpoints::status` makes a `Status` of either.
 
 use machinery_meta::{FieldError, GroupKind, GroupResource, Revision};
 
@@ -50,22 +51,6 @@ pub enum RegistryError {
         message: String,
         fresh_continue: Option<String>,
     },
-    /// The path exists, the method on it does not.
-    #[error("the server does not allow this method on the requested resource")]
-    MethodNotAllowed,
-    #[error("only the following media types are accepted: {}", .0.join(", "))]
-    NotAcceptable(Vec<String>),
-    /// The view that the client takes is of a list and the answer is none, or the other way round.
-    #[error("you requested {view}, but the requested object is {found}")]
-    NotAcceptableView { view: &'static str, found: String },
-    /// No handler of the address makes any type the client takes.
-    #[error("406: Not Acceptable\n\nAvailable representations: {}", .0.join(", "))]
-    NoRepresentation(Vec<String>),
-    /// No handler of the address takes the body's type.
-    #[error("415: Unsupported Media Type")]
-    NoConsumer,
-    #[error("the body of the request was in an unknown format - accepted media types include: {}", .0.join(", "))]
-    UnsupportedMediaType(Vec<String>),
     #[error("request entity too large: limit is {0}")]
     TooLarge(usize),
     #[error("{message}")]
@@ -86,8 +71,6 @@ pub enum RegistryError {
     },
     #[error("{0}")]
     Unavailable(String),
-    #[error("{0}")]
-    Unauthorized(String),
     /// A patch with more operations than are allowed, or a body that requests more memory or steps.
     #[error("{0}")]
     TooLargePatch(String),
@@ -109,19 +92,9 @@ pub enum RegistryError {
     /// A failure upstream has no reason for: 500 with these words and nothing else.
     #[error("{0}")]
     Unclassified(String),
-    /// Another server's answer, of which its code is passed on (upstream's `NewGenericServerResponse`).
-    #[error("{resource} {name:?}: the server responded with the status code {code}")]
-    Answered {
-        code: u16,
-        resource: GroupResource,
-        name: String,
-    },
     /// A webhook's own answer, as it came.
     #[error("{}", .0.message)]
     Denied(Box<DeniedStatus>),
-    /// The body of a request stood still.
-    #[error("the body of the request did not arrive in time")]
-    SlowBody,
 }
 
 /// The `Status` with which a webhook denies a request.

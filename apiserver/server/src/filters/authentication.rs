@@ -11,7 +11,7 @@ use apiserver_auth::authn::{
     AuthenticationNotes, AuthenticatorChain, Credentials, FrontProxyHeaders, Refusal, forget_credentials,
     have_expired, is_anonymous,
 };
-use apiserver_registry::RegistryError;
+use apiserver_endpoints::ApiError;
 use apiserver_registry::latency::LatencyPart;
 use futures::future::BoxFuture;
 use machinery_meta::UserInfo;
@@ -61,7 +61,7 @@ fn credentials(exchange: &RequestExchange) -> Credentials<'_> {
 }
 
 fn unauthorized(exchange: &RequestExchange) -> Response {
-    let error = RegistryError::Unauthorized("Unauthorized".to_owned());
+    let error = ApiError::Unauthorized("Unauthorized".to_owned());
     last_of_connection(exchange.request.version(), refuse_request(exchange, &error))
 }
 

@@ -12,7 +12,7 @@ use crate::exchange::{RequestExchange, Response};
 use crate::metrics::RequestSeries;
 use crate::state::ServerState;
 use apiserver_endpoints::body::ReadBodyError;
-use apiserver_endpoints::{Body, HeldMemory, MAX_BODY_BYTES, MemoryShares, is_routed};
+use apiserver_endpoints::{ApiError, Body, HeldMemory, MAX_BODY_BYTES, MemoryShares, is_routed};
 use apiserver_registry::{Registry, RegistryError};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -212,7 +212,7 @@ impl Filter for ReadBody {
             let answer = match why {
                 BodyRefusal::NoSeats(answer) => return answer,
                 BodyRefusal::TooSlow => {
-                    return refuse_request(&exchange, &RegistryError::SlowBody);
+                    return refuse_request(&exchange, &ApiError::SlowBody);
                 }
                 BodyRefusal::Body(ReadBodyError::Broken(why)) => {
                     return refuse_request(&exchange, &RegistryError::BadRequest(why));

@@ -20,8 +20,8 @@ pub(crate) mod websocket;
 
 use crate::exchange::{RequestExchange, Response};
 use apiserver_endpoints::negotiation::{ErrorForm, of_errors};
-use apiserver_endpoints::{Body, UserClass, status};
-use apiserver_registry::RegistryError;
+use apiserver_endpoints::status::{self, ApiStatus};
+use apiserver_endpoints::{Body, UserClass};
 
 /// The class of a request's user; components in this process are of the system.
 pub(crate) fn class_of(exchange: &RequestExchange) -> UserClass {
@@ -32,17 +32,17 @@ pub(crate) fn class_of(exchange: &RequestExchange) -> UserClass {
 }
 
 /// The answer to an error where the accepted form is no longer known.
-pub(crate) fn refuse(error: &RegistryError) -> Response {
+pub(crate) fn refuse(error: &impl ApiStatus) -> Response {
     status::response(error, ErrorForm::default())
 }
 
 /// The answer to an error in the form that the request accepts.
-pub(crate) fn refuse_request(exchange: &RequestExchange, error: &RegistryError) -> Response {
+pub(crate) fn refuse_request(exchange: &RequestExchange, error: &impl ApiStatus) -> Response {
     status::response(error, of_errors(&exchange.request))
 }
 
 /// The answer to a user who may not do this at all; upstream's filters mark it so.
-pub(crate) fn forbid(exchange: &RequestExchange, error: &RegistryError) -> Response {
+pub(crate) fn forbid(exchange: &RequestExchange, error: &impl ApiStatus) -> Response {
     let mut response = refuse_request(exchange, error);
     response.headers_mut().insert(
         "x-content-type-options",

@@ -13,10 +13,10 @@ use crate::resource_metrics::ResourceMetrics;
 use apiserver_auth::reviews::Reviewer;
 use apiserver_auth::token_request::TokenIssuer;
 use apiserver_endpoints::{
-    Body, Component, ConnectRequest, Connections, ExtensionGroups, Observers, Parts, ResourceUsage,
+    ApiError, Body, Component, ConnectRequest, Connections, ExtensionGroups, Observers, Parts, ResourceUsage,
     WatchEvents,
 };
-use apiserver_registry::{Admitted, Registry, RegistryError, RequestContext, ResourceRow};
+use apiserver_registry::{Admitted, Registry, RequestContext, ResourceRow};
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Connections for ServerHooks {
         ctx: &RequestContext,
         _admitted: &Admitted,
         request: ConnectRequest<'_>,
-    ) -> Result<http::Response<Body>, RegistryError> {
+    ) -> Result<http::Response<Body>, ApiError> {
         self.kubelets.connect(&*self.reader, ctx, request).await
     }
 
@@ -89,7 +89,7 @@ impl Connections for ServerHooks {
         &self,
         ctx: &RequestContext,
         request: ConnectRequest<'_>,
-    ) -> Result<http::Response<Body>, RegistryError> {
+    ) -> Result<http::Response<Body>, ApiError> {
         self.kubelets.connect(&*self.reader, ctx, request).await
     }
 }

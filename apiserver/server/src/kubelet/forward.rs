@@ -7,7 +7,7 @@ use super::path::ProxiedPath;
 use crate::filters::count::UnderWay;
 use crate::proxy_headers::{forwarded_for, insert, remove_cross_origin, remove_hop_by_hop, takes_trailers};
 use apiserver_egress::{Destination, Dialer, EgressError, tunnel};
-use apiserver_endpoints::Body;
+use apiserver_endpoints::{ApiError, Body};
 use apiserver_registry::RegistryError;
 use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, TE, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
@@ -180,7 +180,7 @@ const COMPLAINT_BYTES_MAX: usize = 50_000;
 
 /// Passes a log's text through, and nothing else that the node says: its headers are not the API server's. Where it
 /// refuses, its words become the answer's, as upstream's.
-pub(super) async fn check_log(pod: &str, response: Response<Body>) -> Result<Response<Body>, RegistryError> {
+pub(super) async fn check_log(pod: &str, response: Response<Body>) -> Result<Response<Body>, ApiError> {
     let code = response.status().as_u16();
     if (200..=206).contains(&code) {
         let mut log = Response::new(response.into_body());
@@ -194,9 +194,9 @@ pub(super) async fn check_log(pod: &str, response: Response<Body>) -> Result<Res
     let body = body.map_err(|error| RegistryError::Internal(error.to_string()))?;
     let said = String::from_utf8_lossy(&body.to_bytes()).into_owned();
     Err(match code {
-        400 => RegistryError::BadRequest(said),
-        500 => RegistryError::Internal(said),
-        _ => RegistryError::Answered {
+        400 => RegistryError::BadRequest(said).into(),
+        500 => RegistryError::Internal(said).into(),
+        _ => ApiError::Answered {
             code,
             resource: GroupResource::new("", "pods/log"),
             name: pod.to_owned(),

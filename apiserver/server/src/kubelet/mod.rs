@@ -20,7 +20,7 @@ mod proxied;
 mod service_endpoint;
 
 use apiserver_egress::Dialer;
-use apiserver_endpoints::{Body, ConnectRequest};
+use apiserver_endpoints::{ApiError, Body, ConnectRequest};
 use apiserver_registry::{RegistryError, RequestContext};
 pub(crate) use connections::{ProxiedConnections, Wanted as WantedConnection};
 use forward::Forwarding;
@@ -46,7 +46,7 @@ impl Kubelets {
         reader: &dyn ObjectReader,
         ctx: &RequestContext,
         connect: ConnectRequest<'_>,
-    ) -> Result<http::Response<Body>, RegistryError> {
+    ) -> Result<http::Response<Body>, ApiError> {
         let (info, request) = (connect.info, connect.request);
         let wanted = LocationRequest {
             method: request.method(),
@@ -65,7 +65,7 @@ impl Kubelets {
                 *response.status_mut() = http::StatusCode::NO_CONTENT;
                 return Ok(response);
             }
-            Route::Redirect(to) => return forward::redirect(&to),
+            Route::Redirect(to) => return Ok(forward::redirect(&to)?),
             Route::To {
                 destination,
                 path,

@@ -122,7 +122,9 @@ impl Kms {
 impl<'de> Deserialize<'de> for GoDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        go_duration::parse(&text).map(Self).map_err(serde::de::Error::custom)
+        go_duration::parse(&text)
+            .map(Self)
+            .map_err(serde::de::Error::custom)
     }
 }
 

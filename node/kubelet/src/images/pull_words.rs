@@ -75,7 +75,12 @@ mod tests {
     #[test]
     fn pull_that_succeeded_says_times_as_go_and_the_size() {
         assert_eq!(
-            success("a:1", Duration::from_micros(5_999), Duration::from_millis(1_500), 42),
+            success(
+                "a:1",
+                Duration::from_micros(5_999),
+                Duration::from_millis(1_500),
+                42
+            ),
             "Successfully pulled image \"a:1\" in 5ms (1.5s including waiting). Image size: 42 bytes."
         );
     }

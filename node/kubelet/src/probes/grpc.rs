@@ -8,7 +8,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use machinery_meta::go_duration;
 use tokio::net::TcpStream;
 
-
 const ANSWER_BYTES_MAX: usize = 4096;
 /// Names of the health statuses, by number.
 const STATUSES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
