@@ -23,10 +23,11 @@ pub mod webhooks;
 
 pub use error::AdmissionError;
 pub use host::{Equivalent, Held, Host};
+pub use machinery_meta::Operation;
 pub use reinvocation::{Caller, Reinvocation};
 pub use rejection::{Rejection, RejectionCause, RejectionDetails};
 pub use remarks::{Remarks, Unheard};
-pub use request::{Operation, Request};
+pub use request::Request;
 pub use timing::{Observer, PluginRun, Step};
 
 use async_trait::async_trait;

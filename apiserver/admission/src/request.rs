@@ -3,31 +3,7 @@
 use crate::Remarks;
 use crate::host::Host;
 use crate::reinvocation::Reinvocation;
-use machinery_meta::{GroupResource, UserInfo};
-
-/// The operation admission is asked about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
-    Create,
-    Update,
-    Delete,
-    Connect,
-}
-
-impl Operation {
-    /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Create, Self::Update, Self::Delete, Self::Connect];
-
-    /// The word of upstream's messages.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "CREATE",
-            Self::Update => "UPDATE",
-            Self::Delete => "DELETE",
-            Self::Connect => "CONNECT",
-        }
-    }
-}
+use machinery_meta::{GroupResource, Operation, UserInfo};
 
 /// Reviews that no webhook and no policy sees.
 const UNSEEN_REVIEWS: [(&str, &str); 6] = [

@@ -73,19 +73,11 @@ use crate::engine::kind::Kind;
 use crate::engine::operation_options::OperationOptions;
 use apiserver_storage::{Expect, Op, Storage, Write};
 use async_trait::async_trait;
+pub use machinery_meta::Operation;
 use machinery_meta::{GroupVersionKind, GroupVersionResource};
 use machinery_schema::{Tree, apply_defaults};
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// The operation admission is asked about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
-    Create,
-    Update,
-    Delete,
-    Connect,
-}
 
 /// Attributes of an operation for admission, without the objects (apiserver's `admission.Attributes`).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -28,7 +28,7 @@ use apiserver_admission::{AdmissionChain, Request};
 use apiserver_auth::authz::AuthorizerChain;
 use apiserver_auth::authz::rbac::RbacAuthorizer;
 use apiserver_egress::Dialer;
-use apiserver_registry::{Admission, Attributes, Operation, Registry, RegistryError, RequestContext};
+use apiserver_registry::{Admission, Attributes, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
 use grants::Grants;
 use machinery_meta::reader::ObjectReader;
@@ -119,7 +119,7 @@ fn request<'a>(
 ) -> Request<'a> {
     Request {
         user: &remarks.0.user,
-        operation: operation(attributes.operation),
+        operation: attributes.operation,
         group: &attributes.resource.group,
         kind: &attributes.kind.kind,
         resource: &attributes.resource.resource,
@@ -130,15 +130,6 @@ fn request<'a>(
         remarks,
         host: Some(host),
         reinvocation: None,
-    }
-}
-
-fn operation(of: Operation) -> apiserver_admission::Operation {
-    match of {
-        Operation::Create => apiserver_admission::Operation::Create,
-        Operation::Update => apiserver_admission::Operation::Update,
-        Operation::Delete => apiserver_admission::Operation::Delete,
-        Operation::Connect => apiserver_admission::Operation::Connect,
     }
 }
 
