@@ -2,6 +2,7 @@
 
 use crate::policies::Denial;
 use crate::rejection::Rejection;
+use apiserver_registry::RegistryError;
 use machinery_meta::reader::ReadError;
 use machinery_meta::{FieldError, GroupResource};
 
@@ -57,6 +58,15 @@ impl AdmissionError {
     /// decides about it.
     pub(crate) fn is_of_request(&self) -> bool {
         matches!(self, Self::Busy | Self::Timeout(_))
+    }
+
+    /// An error of the registry in admission: those that are about the request stay what they are.
+    pub fn of_registry(error: RegistryError) -> Self {
+        match error {
+            RegistryError::TooManyRequests { .. } => Self::Busy,
+            RegistryError::Timeout(message) => Self::Timeout(message),
+            other => Self::Internal(other.to_string()),
+        }
     }
 
     pub(crate) fn forbidden(why: impl Into<String>) -> Self {

@@ -3,7 +3,11 @@
 //! They run in the order of [`plugins::all`]: first every plugin that may change the object, then, once the object is
 //! complete and valid, every one that may only refuse it. Each plugin decides which requests it handles.
 //!
-//! Objects are read through [`ObjectReader`](machinery_meta::reader::ObjectReader); storage, HTTP and `Status` are
+//! A request comes by the registry's door to [`RequestAdmission`], which the server assembles at its start: the plugins
+//! change it, the `rules` that upstream has in its registry look at it, the plugins refuse it, and `refusals` makes errors
+//! of the registry of what they say.
+//!
+//! Plugins read objects through [`ObjectReader`](machinery_meta::reader::ObjectReader); storage, HTTP and `Status` are
 //! not known here. Webhooks are plugins as well ([`webhooks`]): what they need beyond a [`Request`]'s names they ask of its
 //! [`Host`]. Where one of them changes the object, all mutating plugins see it a second time ([`Reinvocation`]).
 
@@ -14,10 +18,15 @@ mod matching;
 pub mod permissions;
 pub mod plugins;
 pub mod policies;
+mod refusals;
 mod reinvocation;
 mod rejection;
 mod remarks;
 mod request;
+mod request_admission;
+mod request_host;
+mod request_remarks;
+mod rules;
 mod timing;
 pub mod webhooks;
 
@@ -28,6 +37,9 @@ pub use reinvocation::{Caller, Reinvocation};
 pub use rejection::{Rejection, RejectionCause, RejectionDetails};
 pub use remarks::{Remarks, Unheard};
 pub use request::Request;
+pub use request_admission::RequestAdmission;
+pub use request_host::WaitingMemory;
+pub use rules::RuleParts;
 pub use timing::{Observer, PluginRun, Step};
 
 use async_trait::async_trait;

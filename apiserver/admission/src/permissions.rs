@@ -1,6 +1,8 @@
 //! Rights beyond the request's own that a plugin requests.
 
 use crate::AdmissionError;
+use apiserver_auth::authz::attributes::ResourceTarget;
+use apiserver_auth::authz::{Attributes, AttributesTarget, AuthorizerChain, Busy};
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
 
@@ -22,4 +24,26 @@ pub trait Permissions: Send + Sync {
     /// # Errors
     /// [`AdmissionError::Busy`] where none has decided.
     async fn has(&self, user: &UserInfo, right: Right<'_>) -> Result<bool, AdmissionError>;
+}
+
+#[async_trait]
+impl Permissions for AuthorizerChain {
+    async fn has(&self, user: &UserInfo, right: Right<'_>) -> Result<bool, AdmissionError> {
+        let target = AttributesTarget::Resource(ResourceTarget {
+            group: right.group,
+            version: "*",
+            resource: right.resource,
+            namespace: right.namespace,
+            name: right.name,
+            ..ResourceTarget::default()
+        });
+        let question = Attributes {
+            asker: None,
+            user,
+            verb: right.verb,
+            target,
+        };
+        let allowed = self.allows(&question).await;
+        allowed.map_err(|Busy| AdmissionError::Busy)
+    }
 }

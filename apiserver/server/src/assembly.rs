@@ -1,7 +1,7 @@
 //! Registry, admission, authentication, authorization and endpoints, put together.
 
 use crate::account_keys::AccountKeys;
-use crate::admission::{ServerAdmission, Sources, configured_plugins};
+use crate::admission::{self, Sources, configured_plugins};
 use crate::aggregation::Aggregation;
 use crate::authentication::Authentication;
 use crate::authenticators;
@@ -33,6 +33,7 @@ use crate::startup::error::StartupError;
 use crate::state::ServerState;
 use crate::token_tracking::SecretTokens;
 use crate::trust::Trust;
+use apiserver_admission::RequestAdmission;
 use apiserver_admission::plugins::NamespaceProvisioner;
 use apiserver_admission::policies::Policies;
 use apiserver_admission::webhooks::Webhooks;
@@ -210,7 +211,7 @@ impl Ground {
         config: &ServerConfig,
         access: &Access,
         doors: &SystemDoors,
-    ) -> Result<ServerAdmission, ServerError> {
+    ) -> Result<RequestAdmission, ServerError> {
         let (webhooks, policies) = (self.webhooks(config).await?, self.policies().await?);
         let door = doors.door(SystemWriter::QuotaUsage);
         let usage = QuotaUsage::new(self.registry.clone(), door, self.runtime.clone());
@@ -227,8 +228,7 @@ impl Ground {
             webhooks: &webhooks,
             policies: &policies,
         };
-        let admission = ServerAdmission::new(&sources, &self.runtime, Arc::new(usage), config)?;
-        Ok(admission.measured(&self.metrics, &self.runtime)?)
+        admission::assemble(&sources, (&self.runtime, &self.metrics), Arc::new(usage), config)
     }
 
     fn aggregation(&self, config: &ServerConfig, pki: &Pki) -> Result<Arc<Aggregation>, ServerError> {
@@ -291,7 +291,7 @@ impl Ground {
     fn endpoints(
         &self,
         config: &ServerConfig,
-        admission: ServerAdmission,
+        admission: RequestAdmission,
         hooks: ServerHooks,
     ) -> Result<Endpoints, ServerError> {
         let endpoints = Endpoints::new(

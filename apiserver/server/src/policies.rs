@@ -1,6 +1,5 @@
 //! Admission policies and their bindings, by their events, and the parameters that they read.
 
-use crate::admission_host::of_request;
 use crate::followed::{self, Compiled};
 use apiserver_admission::policies::{
     Binding, MutatingPolicy, ParamSource, Policies, PolicyProblem, ValidatingPolicy, hooks,
@@ -200,9 +199,14 @@ impl ParamSource for Params {
         let (store, scope) = (self.served(kind)?, Scope::of(namespace));
         for revision in [RevisionMatch::Any, RevisionMatch::MostRecent] {
             match store.get(&scope, name, revision).await {
-                Ok(entry) => return store.decode(&entry).map(Some).map_err(of_request),
+                Ok(entry) => {
+                    return store
+                        .decode(&entry)
+                        .map(Some)
+                        .map_err(AdmissionError::of_registry);
+                }
                 Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(of_request(error)),
+                Err(error) => return Err(AdmissionError::of_registry(error)),
             }
         }
         Ok(None)
@@ -227,7 +231,7 @@ impl ParamSource for Params {
             ..ListOptions::default()
         };
         let page = store.list(&Scope::of(namespace), &options).await;
-        let page = page.map_err(of_request)?;
+        let page = page.map_err(AdmissionError::of_registry)?;
         if page.record_bytes() > MAX_PARAM_BYTES {
             return Err(AdmissionError::Internal(format!(
                 "paramRef selects objects of more than {MAX_PARAM_BYTES} bytes"
@@ -235,6 +239,8 @@ impl ParamSource for Params {
         }
         host.heavy_from(page.record_bytes()).await?;
         let decoded = page.entries.iter().map(|entry| store.decode(entry));
-        decoded.collect::<Result<_, _>>().map_err(of_request)
+        decoded
+            .collect::<Result<_, _>>()
+            .map_err(AdmissionError::of_registry)
     }
 }

@@ -6,6 +6,7 @@
 //! hold, accounts of a namespace together. No owner has more than it leaves free.
 
 use crate::config::ServerConfig;
+use apiserver_admission::{Held, WaitingMemory};
 use apiserver_endpoints::{HeldMemory, MemoryShares};
 use apiserver_registry::{RequestContext, UserClass};
 use std::sync::Arc;
@@ -39,8 +40,7 @@ impl WebhookMemory {
         }
     }
 
-    /// Counts bytes that a request holds for an object in this namespace; `None` where its owner holds too much already.
-    pub(crate) fn hold(&self, ctx: &RequestContext, namespace: &str, bytes: usize) -> Option<HeldMemory> {
+    fn hold_share(&self, ctx: &RequestContext, namespace: &str, bytes: usize) -> Option<HeldMemory> {
         // Heavy requests have given their seats up.
         let counted = match ctx.weight.is_heavy() {
             true => bytes,
@@ -57,6 +57,13 @@ impl WebhookMemory {
                 .into_iter()
                 .find_map(|shares| shares.hold_share(&of_namespace(), counted)),
         }
+    }
+}
+
+impl WaitingMemory for WebhookMemory {
+    fn hold(&self, ctx: &RequestContext, namespace: &str, bytes: usize) -> Option<Held> {
+        let held = self.hold_share(ctx, namespace, bytes)?;
+        Some(Box::new(held))
     }
 }
 
@@ -78,7 +85,7 @@ mod tests {
 
     /// Large requests until there is no room for another one, and then small ones.
     fn filled(memory: &WebhookMemory, ctx: &RequestContext, namespace: &str) -> Vec<HeldMemory> {
-        let until_full = |bytes| std::iter::from_fn(move || memory.hold(ctx, namespace, bytes));
+        let until_full = |bytes| std::iter::from_fn(move || memory.hold_share(ctx, namespace, bytes));
         let large = until_full(LARGE);
         large.chain(until_full(UNCOUNTED_BYTES + 1024)).collect()
     }
@@ -91,14 +98,18 @@ mod tests {
         let held = filled(&memory, &replicas, "slow");
         assert!(!held.is_empty());
         assert!(
-            memory.hold(&jobs, "slow", LARGE).is_none(),
+            memory.hold_share(&jobs, "slow", LARGE).is_none(),
             "other controllers for it"
         );
-        assert!(memory.hold(&replicas, "blue", LARGE).is_some());
+        assert!(memory.hold_share(&replicas, "blue", LARGE).is_some());
         // One without a namespace is its own owner.
         let nodes = filled(&memory, &request(UserInfo::node("a")), "");
         assert!(!nodes.is_empty());
-        assert!(memory.hold(&request(UserInfo::node("b")), "", LARGE).is_some());
+        assert!(
+            memory
+                .hold_share(&request(UserInfo::node("b")), "", LARGE)
+                .is_some()
+        );
     }
 
     #[test]
@@ -112,12 +123,12 @@ mod tests {
             .collect();
         assert!(held.len() == 64 && held[11].len() > 1, "{}", held[11].len());
         let anna = user("anna");
-        assert!(memory.hold(&anna, "blue", UNCOUNTED_BYTES + 2048).is_none());
-        assert!(memory.hold(&anna, "blue", UNCOUNTED_BYTES).is_some());
+        assert!(memory.hold_share(&anna, "blue", UNCOUNTED_BYTES + 2048).is_none());
+        assert!(memory.hold_share(&anna, "blue", UNCOUNTED_BYTES).is_some());
         let controller = request(UserInfo::service_account("kube-system", "job-controller"));
-        assert!(memory.hold(&controller, "blue", LARGE).is_some());
+        assert!(memory.hold_share(&controller, "blue", LARGE).is_some());
         let admin = request(UserInfo::named("admin", [UserInfo::MASTERS]));
-        assert!(memory.hold(&admin, "blue", LARGE).is_some());
+        assert!(memory.hold_share(&admin, "blue", LARGE).is_some());
     }
 
     #[test]
@@ -126,18 +137,18 @@ mod tests {
         let admin = request(UserInfo::named("admin", [UserInfo::MASTERS]));
         let controller = request(UserInfo::service_account("kube-system", "job-controller"));
         let slow = filled(&memory, &admin, "slow");
-        assert!(!slow.is_empty() && memory.hold(&admin, "slow", LARGE).is_none());
+        assert!(!slow.is_empty() && memory.hold_share(&admin, "slow", LARGE).is_none());
         assert!(
-            memory.hold(&controller, "blue", LARGE).is_some(),
+            memory.hold_share(&controller, "blue", LARGE).is_some(),
             "others have theirs"
         );
-        assert!(memory.hold(&admin, "blue", LARGE).is_some());
+        assert!(memory.hold_share(&admin, "blue", LARGE).is_some());
         drop(slow);
         let names: Vec<String> = (0..64).map(|at| format!("slow-{at}")).collect();
         let of_all = names.iter().map(|name| filled(&memory, &controller, name));
         let _of_all: Vec<_> = of_all.collect();
-        assert!(memory.hold(&controller, "blue", LARGE).is_none());
-        assert!(memory.hold(&admin, "blue", LARGE).is_some());
+        assert!(memory.hold_share(&controller, "blue", LARGE).is_none());
+        assert!(memory.hold_share(&admin, "blue", LARGE).is_some());
     }
 
     #[test]
@@ -145,7 +156,7 @@ mod tests {
         let memory = memory();
         let node = request(UserInfo::node("a"));
         let _of_user = filled(&memory, &node, "");
-        assert!(memory.hold(&node, &node.user.name, LARGE).is_some());
+        assert!(memory.hold_share(&node, &node.user.name, LARGE).is_some());
     }
 
     #[test]
@@ -153,16 +164,16 @@ mod tests {
         let memory = memory();
         let anna = request(UserInfo::named("anna", [UserInfo::AUTHENTICATED]));
         let _full = filled(&memory, &anna, "blue");
-        assert!(memory.hold(&anna, "blue", UNCOUNTED_BYTES).is_some());
+        assert!(memory.hold_share(&anna, "blue", UNCOUNTED_BYTES).is_some());
         futures::executor::block_on(anna.weight.become_heavy(|| anna.heavy_flow()));
-        assert!(memory.hold(&anna, "blue", UNCOUNTED_BYTES).is_none());
+        assert!(memory.hold_share(&anna, "blue", UNCOUNTED_BYTES).is_none());
     }
 
     #[test]
     fn webhook_memory_has_room_for_the_largest_request() {
         let memory = memory();
         let anna = request(UserInfo::named("anna", [UserInfo::AUTHENTICATED]));
-        let _whole = memory.hold(&anna, "blue", usize::MAX).unwrap();
-        assert!(memory.hold(&anna, "blue", LARGE).is_none());
+        let _whole = memory.hold_share(&anna, "blue", usize::MAX).unwrap();
+        assert!(memory.hold_share(&anna, "blue", LARGE).is_none());
     }
 }

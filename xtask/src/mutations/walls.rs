@@ -450,13 +450,6 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: &["--lib", "service_endpoint"],
             },
             Mutation {
-                name: "a large account is read on a thread of requests",
-                file: "account_weight.rs",
-                from: "ctx.heavy_from(account.record.len(), LARGE_BODY_BYTES)",
-                to: "ctx.heavy_from(account.record.len().min(0), LARGE_BODY_BYTES)",
-                proof: &["--test", "hostile", "pod_of_a_large_account"],
-            },
-            Mutation {
                 name: "a list with a selector costs what it returns",
                 file: "flow_control/work_estimate.rs",
                 from: "limited.max(stats.count / 2)",
@@ -464,6 +457,17 @@ pub(super) const SUITES: &[Suite] = &[
                 proof: &["--lib", "work_estimate"],
             },
         ],
+    },
+    Suite {
+        package: "apiserver-server",
+        folder: "apiserver/admission/src/plugins/service_account",
+        mutations: &[Mutation {
+            name: "a large account is read on a thread of requests",
+            file: "mod.rs",
+            from: "heavy_from(found.json.len())",
+            to: "heavy_from(found.json.len().min(0))",
+            proof: &["--test", "hostile", "pod_of_a_large_account"],
+        }],
     },
     Suite {
         package: "node-sys",

@@ -101,7 +101,9 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "machinery-semantics",
                 "machinery-pod-security",
                 "machinery-cel",
+                "apiserver-auth",
                 "apiserver-egress",
+                "apiserver-registry",
             ],
         ),
         (

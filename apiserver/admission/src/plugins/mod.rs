@@ -2,6 +2,7 @@
 
 mod always;
 mod always_pull_images;
+pub(crate) mod certificates;
 mod configured;
 mod default_classes;
 mod default_toleration_seconds;
@@ -36,6 +37,9 @@ use crate::Plugin;
 use crate::permissions::Permissions;
 use crate::policies::{MutatingPolicies, Policies, ValidatingPolicies};
 use crate::webhooks::{MutatingWebhooks, ValidatingWebhooks, Webhooks};
+use certificates::{
+    CertificateApproval, CertificateSigning, CertificateSubjectRestriction, ClusterTrustBundleAttest,
+};
 use default_classes::DefaultClass;
 use event_rate_limit::EventRateLimit;
 use image_policy::ImagePolicyWebhook;
@@ -54,7 +58,7 @@ use std::sync::Arc;
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The names of all, as `--disable-admission-plugins` and `--enable-admission-plugins` take them, in running order.
-pub const NAMES: [&str; 34] = [
+pub const NAMES: [&str; 38] = [
     "AlwaysAdmit",
     "NamespaceAutoProvision",
     "NamespaceLifecycle",
@@ -78,6 +82,10 @@ pub const NAMES: [&str; 34] = [
     "OwnerReferencesPermissionEnforcement",
     "PersistentVolumeClaimResize",
     "RuntimeClass",
+    "CertificateApproval",
+    "CertificateSigning",
+    "ClusterTrustBundleAttest",
+    "CertificateSubjectRestriction",
     "DefaultIngressClass",
     "DenyServiceExternalIPs",
     "PodTopologyLabels",
@@ -155,7 +163,7 @@ pub fn all(
     all.extend(of_pods);
     let limit = parts.event_rate_limit;
     all.extend(limit.map(|own| -> Box<dyn Plugin> { Box::new(own) }));
-    let rest: [Box<dyn Plugin>; 17] = [
+    let rest: [Box<dyn Plugin>; 21] = [
         Box::new(extended_resource_toleration::ExtendedResourceToleration),
         Box::new(DefaultClass::storage(reader)),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
@@ -164,6 +172,10 @@ pub fn all(
             reader,
         )),
         Box::new(runtime_class::RuntimeClass::new(reader)),
+        Box::new(CertificateApproval(Arc::clone(permissions))),
+        Box::new(CertificateSigning(Arc::clone(permissions))),
+        Box::new(ClusterTrustBundleAttest(Arc::clone(permissions))),
+        Box::new(CertificateSubjectRestriction),
         Box::new(DefaultClass::ingress(reader)),
         Box::new(deny_service_external_ips::DenyServiceExternalIps),
         Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),

@@ -98,7 +98,7 @@ pub struct Attributes {
     pub options: OperationOptions,
 }
 
-/// The admission chain; the server fills it.
+/// The admission chain: that of `apiserver-admission`, and models in tests.
 #[async_trait]
 pub trait Admission: Send + Sync {
     /// May change the candidate. Defaults are applied again afterwards.

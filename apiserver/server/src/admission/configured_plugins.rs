@@ -7,7 +7,7 @@ use crate::config::ServerConfig;
 use crate::metrics::PodSecurityMetrics;
 use crate::webhook_admission;
 use crate::webhooks::WebhookCredentials;
-use apiserver_admission::permissions::{Permissions, Right};
+use apiserver_admission::permissions::Permissions;
 use apiserver_admission::plugins::event_rate_limit::{Configuration, EventRateLimit};
 use apiserver_admission::plugins::image_policy::{self, ImagePolicyWebhook};
 use apiserver_admission::plugins::pod_security::{self, PodSecurity, Recorder};
@@ -15,12 +15,8 @@ use apiserver_admission::plugins::resource_quota::{self, ResourceQuota, UsageWri
 use apiserver_admission::plugins::{
     OFF_BY_DEFAULT, Parts, PodNodeSelectorConfiguration, PodTolerationRestrictionConfiguration,
 };
-use apiserver_admission::{AdmissionChain, AdmissionError, plugins};
-use apiserver_auth::authz::attributes::ResourceTarget;
-use apiserver_auth::authz::{Attributes, AttributesTarget, AuthorizerChain, Busy};
+use apiserver_admission::{AdmissionChain, plugins};
 use apiserver_egress::{CredentialsByHost, Dialer};
-use async_trait::async_trait;
-use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 use std::sync::Arc;
 
@@ -69,7 +65,7 @@ pub(super) fn chain(
     config: &ServerConfig,
 ) -> Result<(AdmissionChain, Arc<PodSecurityMetrics>), AdmissionConfigurationError> {
     let reader = sources.reader;
-    let permissions: Arc<dyn Permissions> = Arc::new(Authorizers(sources.authorizers.clone()));
+    let permissions: Arc<dyn Permissions> = Arc::new(sources.authorizers.clone());
     let own = runtime.clone();
     let random = Arc::new(move || own.random_u64());
     let read = configurations(config)?;
@@ -102,31 +98,6 @@ pub(super) fn chain(
     };
     enabled.retain(|plugin| is_enabled(config, plugin.name()) && !is_off(plugin.name()));
     Ok((AdmissionChain::new(enabled), counts))
-}
-
-/// The authorizers, as plugins ask them.
-struct Authorizers(AuthorizerChain);
-
-#[async_trait]
-impl Permissions for Authorizers {
-    async fn has(&self, user: &UserInfo, right: Right<'_>) -> Result<bool, AdmissionError> {
-        let target = AttributesTarget::Resource(ResourceTarget {
-            group: right.group,
-            version: "*",
-            resource: right.resource,
-            namespace: right.namespace,
-            name: right.name,
-            ..ResourceTarget::default()
-        });
-        let question = Attributes {
-            asker: None,
-            user,
-            verb: right.verb,
-            target,
-        };
-        let allowed = self.0.allows(&question).await;
-        allowed.map_err(|Busy| AdmissionError::Busy)
-    }
 }
 
 /// The configurations of plugins.

@@ -1,10 +1,41 @@
-//! PodCertificateRequests: for pods that run on the node, with the account they run as.
+//! Certificates that a node requests: its own, and those of pods that run on it, with the account they run as.
 
 use super::{NodeRequest, NodeRestriction, Verdict, missing, refuse};
 use crate::permissions::Right;
+use crate::plugins::certificates::SIGNER;
 use crate::{AdmissionError, Operation};
+use apiserver_registry::kinds::certificates::common_name;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use machinery_api::pod::PodView;
 use machinery_schema::Tree;
+
+/// Sign certificates of kubelets.
+const KUBELET_SIGNERS: [&str; 2] = [
+    "kubernetes.io/kubelet-serving",
+    "kubernetes.io/kube-apiserver-client-kubelet",
+];
+
+/// Refuses a request for the certificate of another node.
+pub(super) fn signing_request(asked: NodeRequest<'_>) -> Verdict {
+    let request = asked.request;
+    let Some(object) = asked
+        .object
+        .filter(|_| request.operation == Operation::Create && request.subresource.is_empty())
+        .filter(|object| KUBELET_SIGNERS.contains(&object.str_at(&SIGNER)))
+    else {
+        return Ok(());
+    };
+    let text = STANDARD
+        .decode(object.str_at(&["spec", "request"]))
+        .unwrap_or_default();
+    let own = format!("system:node:{}", asked.node);
+    match common_name(&text) {
+        Err(why) => refuse(format!("unable to parse csr: {why}")),
+        Ok(name) if name != own => refuse(format!("can only create a node CSR with CN={own}")),
+        Ok(_) => Ok(()),
+    }
+}
 
 impl NodeRestriction {
     pub(super) async fn pod_certificate(&self, asked: NodeRequest<'_>) -> Verdict {

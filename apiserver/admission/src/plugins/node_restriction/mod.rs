@@ -1,7 +1,5 @@
 //! NodeRestriction: a node's agent writes only about its own node and about pods bound to it (upstream's plugin of that
 //! name in 1.37, with its default feature gates; what it takes and this one refuses is in decisions 0102 and 0126).
-//!
-//! Certificates that a kubelet may request are checked by `apiserver-server`, beside the other rules about signers.
 
 mod certificates;
 mod nodes;
@@ -137,6 +135,7 @@ impl NodeRestriction {
             }
             ("", "persistentvolumeclaims") => refuse("may only update PVC status"),
             ("", "serviceaccounts") => self.service_account(asked).await,
+            ("certificates.k8s.io", "certificatesigningrequests") => certificates::signing_request(asked),
             ("certificates.k8s.io", "podcertificaterequests") => self.pod_certificate(asked).await,
             ("coordination.k8s.io", "leases") => nodes::lease(asked),
             ("storage.k8s.io", "csinodes") => nodes::csi_node(asked),

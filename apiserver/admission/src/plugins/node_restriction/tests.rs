@@ -254,3 +254,28 @@ fn node_restriction_keeps_slices_out_of_pools_of_others() {
     let own = slice("mixed", "rack", of("evil"));
     assert_eq!(run("system:node:evil", "UPDATE", &own, Some(&own)), "");
 }
+
+#[derive(Deserialize)]
+struct SigningRequest {
+    name: String,
+    spec: Value,
+    why: String,
+}
+
+#[test]
+fn csr_of_a_node_names_that_node() {
+    let text = include_str!("../../../testdata/node_requests.json");
+    let cases: Vec<SigningRequest> = serde_json::from_str(text).unwrap();
+    for case in cases {
+        let said = |user: &str| {
+            let table = serde_json::json!({"objects": [], "worlds": [[]], "cases": [{
+                "name": case.name, "user": user, "op": "CREATE", "group": "certificates.k8s.io",
+                "resource": "certificatesigningrequests", "at": "", "world": 0,
+                "object": {"spec": case.spec}}]});
+            let table: Table = serde_json::from_value(table).unwrap();
+            run(&table, &table.cases[0]).0
+        };
+        assert_eq!(said("system:node:mynode"), case.why, "{}", case.name);
+        assert_eq!(said("bob"), "", "{}", case.name);
+    }
+}

@@ -36,7 +36,8 @@ impl ServiceAccount {
         }
     }
 
-    async fn account(&self, namespace: &str, name: &str) -> Result<Account, AdmissionError> {
+    async fn account(&self, request: &Request<'_>, name: &str) -> Result<Account, AdmissionError> {
+        let namespace = request.namespace;
         let refused = |why: &dyn std::fmt::Display| {
             AdmissionError::forbidden(format!(
                 "error looking up service account {namespace}/{name}: {why}"
@@ -44,6 +45,8 @@ impl ServiceAccount {
         };
         let found = find(&*self.reader, "", "serviceaccounts", namespace, name).await?;
         let found = found.ok_or_else(|| refused(&format_args!("serviceaccount {name:?} not found")))?;
+        // An account may be large, however small the pod is.
+        request.remarks.heavy_from(found.json.len()).await?;
         serde_json::from_slice(&found.json).map_err(|error| refused(&error))
     }
 
@@ -61,7 +64,7 @@ impl ServiceAccount {
                 "no service account specified for pod {namespace}/{pod}"
             )));
         }
-        let account = self.account(namespace, name).await?;
+        let account = self.account(request, name).await?;
         match secrets::Limit::of(&account, name) {
             Some(limit) if is_new => limit.check_pod(pod),
             Some(limit) => limit.check_ephemeral(pod),
@@ -144,7 +147,7 @@ impl Plugin for ServiceAccount {
         let name = pod.str_at(&["spec", "serviceAccountName"]).to_owned();
         // The deprecated twin follows.
         pod.set_str(&["spec", "serviceAccount"], &name);
-        let account = self.account(request.namespace, &name).await?;
+        let account = self.account(request, &name).await?;
         let own = pod
             .at(&["spec", "automountServiceAccountToken"])
             .and_then(Ref::as_bool);

@@ -424,8 +424,9 @@ fn plugin_steps_are_upstreams() {
     let both = &[Step::Admit, Step::Validate][..];
     let expected = [
         both, admit, admit, validate, validate, both, both, admit, admit, both, validate, validate, both,
-        both, admit, both, validate, admit, admit, admit, validate, validate, both, admit, validate, admit,
-        validate, validate, admit, admit, validate, validate, validate, both,
+        both, admit, both, validate, admit, admit, admit, validate, validate, both, validate, validate,
+        validate, validate, admit, validate, admit, validate, validate, admit, admit, validate, validate,
+        validate, both,
     ];
     let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
     let permissions: Arc<dyn Permissions> = Arc::new(NoRights);

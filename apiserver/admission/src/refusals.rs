@@ -1,7 +1,7 @@
 //! Refusals of plugins, webhooks and policies as errors of the API.
 
-use apiserver_admission::policies::Denial;
-use apiserver_admission::{AdmissionError, Rejection, RejectionCause};
+use crate::policies::Denial;
+use crate::{AdmissionError, Rejection, RejectionCause};
 use apiserver_registry::error::{Cause, DeniedDetails, DeniedStatus, OPTIMISTIC_LOCK_MESSAGE};
 use apiserver_registry::{Attributes, RegistryError};
 use machinery_meta::GroupResource;
@@ -63,7 +63,7 @@ fn denied_by_policies(given: Denial, resource: &GroupResource, name: &str) -> De
     }
 }
 
-pub(super) fn refused(
+pub(crate) fn refused(
     error: AdmissionError,
     attributes: &Attributes,
     object: Option<&Tree>,

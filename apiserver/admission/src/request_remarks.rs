@@ -1,7 +1,6 @@
 //! Warnings and audit annotations of admission plugins, which go to the request that they speak of.
 
-use crate::admission_host::of_request;
-use apiserver_admission::{AdmissionError, Remarks};
+use crate::{AdmissionError, Remarks};
 use apiserver_registry::RequestContext;
 use apiserver_registry::context::LARGE_BODY_BYTES;
 use async_trait::async_trait;
@@ -34,6 +33,6 @@ impl Remarks for RequestRemarks<'_> {
 
     async fn heavy_from(&self, bytes: usize) -> Result<(), AdmissionError> {
         let turn = self.0.heavy_from(bytes, LARGE_BODY_BYTES).await;
-        turn.map_err(of_request)
+        turn.map_err(AdmissionError::of_registry)
     }
 }

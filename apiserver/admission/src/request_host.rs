@@ -1,11 +1,10 @@
 //! A request under way, as webhooks and policies see it beyond its names: versions of its kind, its warnings and its audit event.
 
-use crate::webhook_memory::WebhookMemory;
-use apiserver_admission::{AdmissionError, Equivalent, Held, Host};
+use crate::{AdmissionError, Equivalent, Held, Host};
 use apiserver_auth::authz::attributes::{AttributesTarget, ResourceTarget};
 use apiserver_auth::authz::{Attributes as AuthzAttributes, AuthorizerChain, Busy};
 use apiserver_registry::latency::LatencyPart;
-use apiserver_registry::{Attributes, Registry, RegistryError, RequestContext, ResourceRow, managed_fields};
+use apiserver_registry::{Attributes, Registry, RequestContext, ResourceRow, managed_fields};
 use async_trait::async_trait;
 use machinery_cel::{Check, Decision, Interrupt};
 use machinery_meta::{GroupVersionKind, GroupVersionResource, UserInfo};
@@ -17,13 +16,19 @@ use std::time::Duration;
 /// Work on objects and patches from this size on is heavy.
 const LARGE_BYTES: usize = apiserver_registry::context::LARGE_OBJECT_BYTES;
 
+/// Memory of requests that wait for other servers.
+pub trait WaitingMemory: Send + Sync {
+    /// Counts bytes that a request holds for an object in this namespace; `None` where its owner holds too much already.
+    fn hold(&self, ctx: &RequestContext, namespace: &str, bytes: usize) -> Option<Held>;
+}
+
 /// See the module.
 pub(crate) struct RequestHost<'a> {
     pub(crate) ctx: &'a RequestContext,
     pub(crate) attributes: &'a Attributes,
     pub(crate) registry: &'a Registry,
     pub(crate) authorizers: &'a AuthorizerChain,
-    pub(crate) waiting: &'a WebhookMemory,
+    pub(crate) waiting: &'a dyn WaitingMemory,
 }
 
 impl fmt::Debug for RequestHost<'_> {
@@ -107,7 +112,10 @@ impl Host for RequestHost<'_> {
         if to.kind != row.gvk {
             return Err(unknown(&to.resource));
         }
-        store.convert(object, &row).await.map_err(of_request)
+        store
+            .convert(object, &row)
+            .await
+            .map_err(AdmissionError::of_registry)
     }
 
     async fn authorize(
@@ -186,23 +194,12 @@ impl Host for RequestHost<'_> {
     }
 
     fn hold(&self, bytes: usize) -> Result<Held, AdmissionError> {
-        match self.waiting.hold(self.ctx, &self.attributes.namespace, bytes) {
-            Some(held) => Ok(Box::new(held)),
-            None => Err(AdmissionError::Busy),
-        }
+        let held = self.waiting.hold(self.ctx, &self.attributes.namespace, bytes);
+        held.ok_or(AdmissionError::Busy)
     }
 
     async fn heavy_from(&self, bytes: usize) -> Result<(), AdmissionError> {
         let turn = self.ctx.heavy_from(bytes, LARGE_BYTES).await;
-        turn.map_err(of_request)
-    }
-}
-
-/// An error of the registry in admission: those that are about the request stay what they are.
-pub(crate) fn of_request(error: RegistryError) -> AdmissionError {
-    match error {
-        RegistryError::TooManyRequests { .. } => AdmissionError::Busy,
-        RegistryError::Timeout(message) => AdmissionError::Timeout(message),
-        other => AdmissionError::Internal(other.to_string()),
+        turn.map_err(AdmissionError::of_registry)
     }
 }

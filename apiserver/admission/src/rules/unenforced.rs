@@ -1,20 +1,20 @@
 //! Refuses objects that guard something and that nothing enforces, and warns of fields without effect (decision 0030).
 //!
-//! It stands in the admission chain, so that every way of writing passes it. The server's own writes do not.
+//! Every way of writing passes it, but for the server's own writes.
 
 use apiserver_registry::{Attributes, Operation, RegistryError, RequestContext, metadata};
 use machinery_schema::Tree;
 
 /// The admission of objects that have no effect.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Unenforced {
+pub(super) struct Unenforced {
     /// `--allow-unenforced`: nothing is refused.
-    pub(crate) allowed: bool,
+    pub(super) allowed: bool,
 }
 
 impl Unenforced {
     /// Objects stored earlier may be changed as long as what would be refused stays as it is, so that they can be deleted.
-    pub(crate) fn check(
+    pub(super) fn check(
         self,
         ctx: &RequestContext,
         attributes: &Attributes,

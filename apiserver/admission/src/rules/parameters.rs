@@ -18,10 +18,10 @@ const POLICY_NAME: [&str; 2] = ["spec", "policyName"];
 const ANY: &str = "*";
 
 /// Checks rights on parameters.
-pub(crate) struct Parameters {
-    pub(crate) authorizers: AuthorizerChain,
-    pub(crate) reader: Arc<dyn ObjectReader>,
-    pub(crate) registry: Registry,
+pub(super) struct Parameters {
+    pub(super) authorizers: AuthorizerChain,
+    pub(super) reader: Arc<dyn ObjectReader>,
+    pub(super) registry: Registry,
 }
 
 /// The kind of a policy's parameters.
@@ -57,7 +57,7 @@ impl Parameters {
     ///
     /// # Errors
     /// [`RegistryError::Invalid`], as upstream's validation has it; too busy to decide.
-    pub(crate) async fn check(
+    pub(super) async fn check(
         &self,
         ctx: &RequestContext,
         attributes: &Attributes,
