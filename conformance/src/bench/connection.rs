@@ -1,4 +1,4 @@
-//! One client: one HTTP/1.1 connection over TLS.
+//! One client: one connection over TLS, with HTTP/1.1 unless it is told otherwise.
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::config::Kubeconfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use secrecy::ExposeSecret;
@@ -16,6 +16,13 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::client::TlsStream;
+
+/// Version of HTTP that a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    Http1,
+    Http2,
+}
 
 /// Address of a server, and credentials for it.
 #[derive(Debug, Clone)]
@@ -26,6 +33,7 @@ pub struct Target {
     token: Option<String>,
     /// The address that connections come from, where it is not the usual one.
     source: Option<IpAddr>,
+    protocol: Protocol,
 }
 
 impl Target {
@@ -78,6 +86,7 @@ impl Target {
             tls: Arc::new(tls),
             token,
             source: None,
+            protocol: Protocol::Http1,
         })
     }
 
@@ -99,6 +108,17 @@ impl Target {
     pub fn with_token(&self, token: String) -> Self {
         Self {
             token: Some(token),
+            ..self.clone()
+        }
+    }
+
+    /// The same server for the same client over HTTP/2, as client-go speaks it.
+    pub fn over_http2(&self) -> Self {
+        let mut tls = (*self.tls).clone();
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        Self {
+            tls: Arc::new(tls),
+            protocol: Protocol::Http2,
             ..self.clone()
         }
     }
@@ -148,18 +168,33 @@ impl Target {
     /// # Errors
     /// The server does not answer, or its certificate is not trusted.
     pub async fn connect(&self) -> Result<Connection> {
-        let stream = self.stream().await?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a load generator has no cluster to end with"
-        )]
-        tokio::spawn(connection);
+        let stream = TokioIo::new(self.stream().await?);
+        let sender = match self.protocol {
+            Protocol::Http1 => {
+                let (sender, connection) = http1::handshake(stream).await?;
+                drive(connection);
+                Sender::Http1(sender)
+            }
+            Protocol::Http2 => {
+                let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
+                drive(connection);
+                Sender::Http2(sender)
+            }
+        };
         Ok(Connection {
             sender,
             target: self.clone(),
         })
     }
+}
+
+/// Reads and writes for a connection until it ends.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a load generator has no cluster to end with"
+)]
+fn drive(connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
+    tokio::spawn(connection);
 }
 
 fn trusting(
@@ -177,10 +212,32 @@ fn decode(data: Option<&str>) -> Result<Option<Vec<u8>>> {
         .transpose()
 }
 
+/// The sending half of a connection.
+#[derive(Debug)]
+enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Sender {
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+        match self {
+            Self::Http1(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Self::Http2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+        }
+    }
+}
+
 /// An open connection that sends one request at a time.
 #[derive(Debug)]
 pub struct Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: Sender,
     target: Target,
 }
 
@@ -196,18 +253,20 @@ impl Connection {
         headers: &[(header::HeaderName, &str)],
         body: Bytes,
     ) -> Result<Response<Incoming>> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, &self.target.authority);
+        let authority = &self.target.authority;
+        let mut request = Request::builder().method(method);
+        // HTTP/2 has the authority in the address, HTTP/1.1 in a header.
+        request = match self.target.protocol {
+            Protocol::Http1 => request.uri(path).header(header::HOST, authority),
+            Protocol::Http2 => request.uri(format!("https://{authority}{path}")),
+        };
         if let Some(token) = &self.target.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         for (name, value) in headers {
             request = request.header(name, *value);
         }
-        self.sender.ready().await?;
-        Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
+        Ok(self.sender.send(request.body(Full::new(body))?).await?)
     }
 
     /// Sends a request and reads the whole answer, which must be a success.

@@ -54,6 +54,24 @@ impl Processes {
         self.0.iter().map(|pid| status_number(*pid, "Threads:")).sum()
     }
 
+    /// Times that a thread gave its processor back since it was started: to wait, and for another's sake. Threads that have
+    /// ended are not counted.
+    ///
+    /// # Errors
+    /// A process is gone.
+    pub fn switches(&self) -> Result<u64> {
+        let mut all = 0;
+        for pid in &self.0 {
+            for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+                let path = thread?.path().join("status");
+                // It may end meanwhile.
+                let text = std::fs::read_to_string(path).unwrap_or_default();
+                all += lines_sum(&text, "voluntary_ctxt_switches:");
+            }
+        }
+        Ok(all)
+    }
+
     /// Ends them without a warning.
     ///
     /// # Errors
@@ -150,6 +168,14 @@ fn status_bytes(pid: u32, name: &str) -> Result<u64> {
     Ok(status_number(pid, name)? * 1024)
 }
 
+/// Sum of the numbers of lines whose name ends so.
+fn lines_sum(text: &str, name: &str) -> u64 {
+    let numbers = text.lines().filter_map(|line| line.split_once(name));
+    numbers
+        .filter_map(|(_, number)| number.trim().parse::<u64>().ok())
+        .sum()
+}
+
 fn status_number(pid: u32, name: &str) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text
@@ -157,4 +183,17 @@ fn status_number(pid: u32, name: &str) -> Result<u64> {
         .find_map(|line| line.strip_prefix(name))
         .context("no such line in status")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_of_both_kinds_are_counted() {
+        let text = "Threads:\t3\nvoluntary_ctxt_switches:\t40\nnonvoluntary_ctxt_switches:\t2\n";
+        assert_eq!(lines_sum(text, "voluntary_ctxt_switches:"), 42);
+        let own = Processes(vec![std::process::id()]);
+        assert!(own.switches().unwrap() > 0);
+    }
 }

@@ -54,8 +54,8 @@ pub struct Sizes {
 }
 
 /// Parts of an API server's run.
-pub const PARTS: [&str; 8] = [
-    "idle", "creates", "reads", "applies", "lists", "watches", "restart", "delete",
+pub const PARTS: [&str; 9] = [
+    "idle", "creates", "reads", "rates", "applies", "lists", "watches", "restart", "delete",
 ];
 
 impl Sizes {
@@ -84,7 +84,7 @@ impl Default for Sizes {
 }
 
 const NAMESPACE: &str = "bench";
-const PODS: &str = "/api/v1/namespaces/bench/pods";
+pub(super) const PODS: &str = "/api/v1/namespaces/bench/pods";
 
 /// A run against one server.
 #[derive(Debug)]
@@ -163,6 +163,9 @@ impl Bench {
         }
         if self.sizes.has("reads") {
             self.reads().await?;
+        }
+        if self.sizes.has("rates") {
+            self.rates().await?;
         }
         if self.sizes.has("applies") {
             self.applies().await?;
@@ -464,7 +467,7 @@ pub(super) fn megabytes(bytes: u64) -> String {
 }
 
 /// A pod of about 1.5 KB once stored.
-fn pod(number: usize) -> String {
+pub(super) fn pod(number: usize) -> String {
     format!(
         r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"pod-{number}","labels":{{"app":"bench","shard":"{}","pod-template-hash":"6d4cf56db6","tier":"backend"}},"annotations":{{"prometheus.io/scrape":"true","prometheus.io/port":"8080"}}}},"spec":{{"containers":[{{"name":"main","image":"registry.example/bench/main:v1.2.3","args":["--listen=:8080","--log-level=info"],"ports":[{{"name":"http","containerPort":8080,"protocol":"TCP"}}],"env":[{{"name":"POD_NAME","valueFrom":{{"fieldRef":{{"fieldPath":"metadata.name"}}}}}},{{"name":"MODE","value":"production"}}],"resources":{{"requests":{{"cpu":"100m","memory":"128Mi"}},"limits":{{"memory":"256Mi"}}}},"readinessProbe":{{"httpGet":{{"path":"/healthz","port":"http"}},"periodSeconds":5}},"volumeMounts":[{{"name":"config","mountPath":"/etc/bench"}}]}}],"volumes":[{{"name":"config","configMap":{{"name":"bench"}}}}],"terminationGracePeriodSeconds":10,"nodeSelector":{{"bench":"never"}}}}}}"#,
         number % 16
