@@ -168,6 +168,29 @@ mod tests {
         assert_eq!(sleeper.running().map(|found| found.pid), Some(std::process::id()));
     }
 
+    /// The kernel gives a pid away again once its process has ended.
+    #[test]
+    fn supervised_record_of_an_earlier_process_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let sleeper = sleeper(folder.path());
+        let own = ProcessIdentity::of(std::process::id()).unwrap();
+        let of_earlier_start = ProcessIdentity {
+            start_time: own.start_time + 1,
+            ..own.clone()
+        };
+        let of_another_boot = ProcessIdentity {
+            boot_id: "another".to_owned(),
+            ..own.clone()
+        };
+        let record = |identity: &ProcessIdentity| {
+            std::fs::write(&sleeper.daemon.pid_file, identity.to_text()).unwrap();
+            sleeper.running()
+        };
+        assert_eq!(record(&of_earlier_start), None);
+        assert_eq!(record(&of_another_boot), None);
+        assert_eq!(record(&own), Some(own));
+    }
+
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a process that nobody supervises")]
     fn supervised_is_not_found_by_its_command_line() {

@@ -275,7 +275,7 @@ const TABLE: &[Mutation] = &[
         file: "disk_reserve/pieces.rs",
         from: ".sync_dir(&self.dir)\n            .and_then(|()| self.finish_piece(number));",
         to: ".space(&self.dir)\n            .and_then(|_| self.finish_piece(number));",
-        proof: FULL,
+        proof: &["--lib", "disk_reserve::"],
     },
     Mutation {
         name: "a piece gets its name before its zeros are durable",
@@ -428,7 +428,7 @@ const TABLE: &[Mutation] = &[
         name: "keys of a checkpoint that is being written are not counted",
         file: "keys.rs",
         from: "self.drafts.lock().clone()",
-        to: "Vec::<Arc<Seals>>::new()",
+        to: "Vec::<Arc<super::seals::Seals>>::new()",
         proof: ENCRYPTION,
     },
     Mutation {

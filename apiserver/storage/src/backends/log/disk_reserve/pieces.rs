@@ -128,3 +128,31 @@ pub(in crate::backends::log) fn blank(file: &dyn DiskFile, from: u64, until: u64
     }
     Ok(at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_runtime::{Disk, DiskCall, MemDisk, ObservedDisk};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
+
+    /// A power loss may give the file its old name back, under which it is read as records.
+    #[test]
+    fn file_is_blanked_once_its_new_name_is_durable() {
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&calls);
+        let disk = ObservedDisk::new(MemDisk::new(), move |_, call| noted.lock().push(call));
+        let (disk, dir): (Arc<dyn Disk>, _) = (Arc::new(disk), Path::new("/data"));
+        disk.create_dir_all(dir).unwrap();
+        let file = disk.open(&dir.join("records"), OpenMode::CreateNew).unwrap();
+        file.write_at(0, b"records").unwrap();
+        let reserve = DiskReserve::find(Arc::clone(&disk), dir, &[], PIECES << 20);
+        reserve.fill();
+        calls.lock().clear();
+        reserve.discard(&dir.join("records")).unwrap();
+        let calls = calls.lock().clone();
+        let first = |wanted| calls.iter().position(|call| *call == wanted).unwrap();
+        assert!(first(DiskCall::SyncDir) < first(DiskCall::Write), "{calls:?}");
+        assert!(reserve.gauge().reserve_bytes > 0, "it is a piece now");
+    }
+}
