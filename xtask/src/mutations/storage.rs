@@ -303,7 +303,7 @@ const TABLE: &[Mutation] = &[
         file: "upkeep.rs",
         from: "now + left.min(self.longest)",
         to: "now + left",
-        proof: STORY,
+        proof: &["--lib", "upkeep::"],
     },
     Mutation {
         name: "a caller that goes away takes its place in the queue along",

@@ -292,6 +292,22 @@ mod tests {
         "type",
     ];
 
+    /// The wall clock was set back by a year, say.
+    #[test]
+    fn expiry_is_never_later_than_the_longest_time_to_live() {
+        let longest = Duration::from_secs(3_600);
+        let expiries = Expiries {
+            order: Mutex::default(),
+            longest,
+            changed: Notify::new(),
+        };
+        let (wall, now) = (1_700_000_000, Duration::from_secs(7));
+        let end = |seconds| expiries.end(seconds, wall, now);
+        assert_eq!(end(wall + 60), now + Duration::from_secs(60));
+        assert_eq!(end(wall + 365 * 86_400), now + longest);
+        assert_eq!(end(wall - 1), now);
+    }
+
     /// An entry as the registry makes it: slices of one buffer that is as long as it has to be.
     fn event(at: u64) -> Arc<Entry> {
         let name = format!("web-7d4b9c6f5d-{at:05}.17f3a2b4c5d6e7f8");
