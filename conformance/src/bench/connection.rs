@@ -1,4 +1,4 @@
-//! One client: one connection over TLS, with HTTP/1.1 unless it is told otherwise.
+//! One client: one connection over TLS, with HTTP/1.1 or HTTP/2.
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;

@@ -44,7 +44,7 @@ pub type Operation = Arc<
         + Sync,
 >;
 
-/// What the server's processes had used at a moment.
+/// Usage of the server's processes when a run began.
 struct Begun {
     start: Instant,
     cpu: Duration,
