@@ -42,7 +42,7 @@ const fn targets(package: &'static str, names: &'static [&'static str]) -> Targe
     }
 }
 
-const TARGETS: [Targets; 19] = [
+const TARGETS: [Targets; 20] = [
     targets("machinery-schema", &["fuzz::"]),
     targets("machinery-cel", &["fuzz::"]),
     targets("machinery-semantics", &["fuzz_never_panics"]),
