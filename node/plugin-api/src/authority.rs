@@ -19,8 +19,9 @@ const HEADERS: u8 = 1;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 const PRIORITY_BYTES: usize = 5;
-/// Place of `:authority` in the table that all know.
+/// Place of `:authority` in the table that all know, and the name itself as gRPC's C core writes it out.
 const AUTHORITY: usize = 1;
+const WRITTEN_OUT: &[u8] = b"\x0a:authority";
 /// A text of one letter. It is no longer than any other: so a table of the client's texts that is too small for the library's never is.
 const REPLACEMENT: [u8; 2] = [1, b'a'];
 const PIECE_BYTES: usize = 8 << 10;
@@ -142,11 +143,12 @@ fn authority(block: &[u8]) -> Option<Range<usize>> {
             }
             _ => number(block, &mut at, 4)?,
         };
-        if name == 0 {
-            text(block, &mut at)?;
-        }
+        let is_authority = match name {
+            0 => &block[text(block, &mut at)?] == WRITTEN_OUT,
+            name => name == AUTHORITY,
+        };
         let value = text(block, &mut at)?;
-        if name == AUTHORITY && value.len() >= REPLACEMENT.len() {
+        if is_authority && value.len() >= REPLACEMENT.len() {
             return Some(value);
         }
     }
@@ -249,16 +251,24 @@ mod tests {
         [&[name, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
     }
 
-    /// The head of a call as gRPC's C core sends it.
-    fn head(authority: &str) -> Vec<u8> {
+    /// The head of a call, with the name of the authority written out as by gRPC's C core, or by its number as by Go's.
+    fn head_of(is_written_out: bool, authority: &str) -> Vec<u8> {
+        let name = match is_written_out {
+            true => [&[0x40], WRITTEN_OUT].concat(),
+            false => vec![0x41],
+        };
         let own = [
             literal(0x44, "/a/b"),
-            literal(0x41, authority),
+            [&name[..], &literal(0, authority)[1..]].concat(),
             vec![0x83, 0x86],
             literal(0x5f, "application/grpc"),
             [&literal(0x40, "te")[..], &literal(8, "trailers")[1..]].concat(),
         ];
         own.concat()
+    }
+
+    fn head(authority: &str) -> Vec<u8> {
+        head_of(true, authority)
     }
 
     fn passed(pieces: &[&[u8]]) -> Vec<u8> {
@@ -322,12 +332,18 @@ mod tests {
 
     #[tokio::test]
     async fn call_that_names_the_path_of_the_socket_is_answered() {
+        for is_written_out in [true, false] {
+            check_answered(&head_of(is_written_out, "%2Frun%2Fx.sock")).await;
+        }
+    }
+
+    async fn check_answered(head: &[u8]) {
         let (mut client, server) = UnixStream::pair().unwrap();
         let service = Transport::new(tower::service_fn(|_| async { Ok(unknown()) }.boxed()));
         let serving = calls::serve(server, service);
         let calling = async {
             let settings = frame(SETTINGS, 0, 0, &[]);
-            let call = frame(HEADERS, END_OF_ALL, 1, &head("%2Frun%2Fx.sock"));
+            let call = frame(HEADERS, END_OF_ALL, 1, head);
             let sent = [&PREFACE[..], &settings, &call].concat();
             client.write_all(&sent).await.unwrap();
             loop {
